@@ -1,0 +1,188 @@
+"""The callback stage: every answer goes out while it is worth something, again and again if need be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from pipeline.clock import Clock
+from pipeline.config import LaneConfig
+from pipeline.control.controller import Controller
+from pipeline.events import Kind, Level
+from pipeline.ports import Sink
+from pipeline.queue.line import Line
+from pipeline.queue.ticket_queue import TicketQueue
+from pipeline.slots import SlotPool
+from pipeline.ticket import Answer, Outcome, Receipt, Ticket, Verdict
+
+StepSink = Callable[[str, Ticket, str], None]
+
+
+class Backlog:
+    """How many undelivered answers there are and how large; one shared by several tickets counts once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.bytes = 0
+        self._holders: dict[int, int] = {}
+
+    def add(self, answer: Answer) -> None:
+        self.count += 1
+        holders = self._holders.get(id(answer), 0)
+        self._holders[id(answer)] = holders + 1
+        if not holders:
+            self.bytes += len(answer.body)
+
+    def remove(self, answer: Answer) -> None:
+        self.count -= 1
+        holders = self._holders.pop(id(answer)) - 1
+        if holders:
+            self._holders[id(answer)] = holders
+        else:
+            self.bytes -= len(answer.body)
+
+
+class CallbackStage:
+    def __init__(
+        self,
+        config: LaneConfig,
+        sink: Sink,
+        queue: TicketQueue,
+        controller: Controller,
+        clock: Clock,
+        step: StepSink,
+    ) -> None:
+        self._config = config
+        self._sink = sink
+        self._queue = queue
+        self._controller = controller
+        self._control = controller.stages["callback"]
+        self._clock = clock
+        self._step = step
+        self.line = Line(clock)
+        self.backlog = Backlog()
+        self.calling: dict[Ticket, None] = {}
+        callback = config.callback
+        self.pool = SlotPool[Ticket](
+            self._control, callback.workers * callback.batch, clock, self._next_job, self._work, self._crashed
+        )
+        self.line.on_ready = self.pool.wake
+
+    def submit(self, leader: Ticket, answer: Answer) -> None:
+        """An answer has come: one callback for the ticket and one for each that joined it."""
+        party, leader.followers = [leader, *leader.followers], []
+        for ticket in party:
+            ticket.answer = answer
+            self.submit_one(ticket)
+
+    def submit_one(self, ticket: Ticket) -> None:
+        assert ticket.answer is not None
+        self.backlog.add(ticket.answer)
+        self.line.put(ticket)
+
+    # -- choosing ----------------------------------------------------------------------------------
+
+    def _next_job(self) -> Ticket | None:
+        while self._control.may_start():
+            ticket = self.line.take()
+            if ticket is None:
+                return None
+            if self._fits(ticket) and self._afford(ticket):
+                self.calling[ticket] = None
+                return ticket
+        return None
+
+    def _fits(self, ticket: Ticket) -> bool:
+        if ticket.age(self._clock.now()) <= self._config.callback.max_age:
+            return True
+        self._end(ticket, Outcome.RETRY_EXPIRED if ticket.callbacks else Outcome.CALLBACK_EXPIRED)
+        return False
+
+    def _afford(self, ticket: Ticket) -> bool:
+        now = self._clock.monotonic()
+        if not ticket.callbacks:
+            self._control.budget.call(now)
+            return True
+        if self._control.budget.spend(now):
+            self._controller.ledger.count("retries")
+            return True
+        self.line.delay(ticket, random.uniform(0.5, 1.5))
+        return False
+
+    # -- calling -----------------------------------------------------------------------------------
+
+    async def _work(self, ticket: Ticket) -> float:
+        try:
+            receipt = await self._call(ticket)
+        finally:
+            self.calling.pop(ticket, None)
+        self._follow(ticket, receipt)
+        return 0.0
+
+    async def _call(self, ticket: Ticket) -> Receipt:
+        assert ticket.answer is not None
+        clock, control = self._clock, self._control
+        issued = control.begin(clock.monotonic())
+        receipt: Receipt | None = None
+        try:
+            receipt = await self._sink.deliver(ticket, ticket.answer, self._timeout(ticket))
+            return receipt
+        finally:
+            now = clock.monotonic()
+            if receipt is None:
+                control.end_unsaid(issued, now)
+            else:
+                control.end(issued, now, ok=receipt.verdict is not Verdict.FAULT)
+
+    def _timeout(self, ticket: Ticket) -> float:
+        left = self._config.callback.max_age - ticket.age(self._clock.now())
+        limit = self._config.callback.timeout
+        return max(0.05, min(left, limit) if limit else left)
+
+    def _follow(self, ticket: Ticket, receipt: Receipt) -> None:
+        retried, ticket.callbacks = ticket.callbacks, ticket.callbacks + 1
+        if receipt.verdict is Verdict.FAULT:
+            self._fault(ticket, receipt)
+            return
+        if retried:
+            self._control.budget.refund(self._clock.monotonic())
+        delivered = receipt.verdict is Verdict.ANSWERED
+        self._end(ticket, Outcome.DELIVERED if delivered else Outcome.REJECTED)
+
+    def _fault(self, ticket: Ticket, receipt: Receipt) -> None:
+        self._controller.ledger.count("callback_faults")
+        self._step("callback", ticket, str(Verdict.FAULT))
+        if receipt.detail.startswith("TLS"):
+            self._controller.emit(Kind.TLS, Level.ERROR, "callback", {"error": receipt.detail})
+        if ticket.callbacks > self._config.callback.retries:
+            self._end(ticket, Outcome.RETRY_EXHAUSTED)
+            return
+        wait = self._config.callback.retry_interval * ticket.callbacks * random.uniform(0.7, 1.3)
+        self.line.delay(ticket, max(wait, receipt.retry_after or 0.0))
+
+    def _end(self, ticket: Ticket, outcome: Outcome) -> None:
+        self._controller.finish(ticket, outcome)
+        self._step("callback", ticket, str(outcome))
+        if ticket.answer is not None:
+            self.backlog.remove(ticket.answer)
+        self._queue.leave(ticket, delivered=outcome is Outcome.DELIVERED)
+        if self._queue.leader(ticket.key) is not ticket:
+            ticket.answer = None
+
+    def clean(self) -> int:
+        """L5: what grew too old in the retry queue or waiting behind a hold."""
+        now, max_age = self._clock.now(), self._config.callback.max_age
+        expired = self.line.remove(lambda ticket: ticket.age(now) > max_age)
+        for ticket in expired:
+            self._end(ticket, Outcome.RETRY_EXPIRED if ticket.callbacks else Outcome.CALLBACK_EXPIRED)
+        return len(expired)
+
+    def _crashed(self, ticket: Ticket | None, error: Exception) -> None:
+        self._controller.crashed("callback", error)
+        if ticket is None or ticket.outcome is not None:
+            return
+        ticket.crashes += 1
+        if ticket.crashes > self._config.callback.retries:
+            self._end(ticket, Outcome.CRASHED)
+        else:
+            self.line.delay(ticket, 1.0)

@@ -1,0 +1,17 @@
+"""How a command can end other than well, as exit codes."""
+
+from __future__ import annotations
+
+import click
+
+
+class Failed(click.ClickException):
+    exit_code = 1
+
+
+class DaemonUnreachable(click.ClickException):
+    exit_code = 3
+
+
+class BadConfig(click.ClickException):
+    exit_code = 78

@@ -1,0 +1,168 @@
+"""The status as text. Reads leniently: an older or newer daemon may leave a field out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pipeline.cli.table import clean, pad, table, width
+from pipeline.texts import Texts
+
+NONE = "-"
+STAGES = ("pull", "query", "callback")
+
+
+def render_status(status: Mapping[str, Any], texts: Texts) -> str:
+    uptime = texts.duration(_float(status.get("uptime")))
+    lines = [texts.say("cli.status.title", version=clean(status.get("version", NONE)), uptime=uptime)]
+    for name, lane in _part(status, "lanes").items():
+        lines += ["", f"{clean(name)}  {texts.name('state', clean(lane.get('state', NONE)))}"]
+        lines += _stages(lane, texts)
+        lines += _holds(lane, texts, _float(status.get("now")))
+        lines += _facts(lane, texts)
+    return "\n".join(lines)
+
+
+def _stages(lane: Mapping[str, Any], texts: Texts) -> list[str]:
+    columns = ("stage", "mode", "slots", "busy", "rate", "faults", "p50", "p95")
+    rows: list[list[object]] = [[texts.say(f"cli.status.{column}") for column in columns]]
+    for name in STAGES:
+        stage = _part(lane, "stages").get(name)
+        if stage is None:
+            continue
+        latency = _part(stage, "latency")
+        rows.append(
+            [
+                texts.name("stage", name),
+                texts.name("mode", stage.get("mode", NONE)),
+                _count(stage.get("slots")),
+                _count(stage.get("busy")),
+                _count(stage.get("rate_per_min")),
+                _percent(_part(stage, "window").get("fault_rate")),
+                _seconds(latency.get("p50")),
+                _seconds(latency.get("p95")),
+            ]
+        )
+    return table(rows) if len(rows) > 1 else []
+
+
+def _holds(lane: Mapping[str, Any], texts: Texts, now: float) -> list[str]:
+    columns = ("stage", "hold", "since", "by", "releases")
+    rows: list[list[object]] = [[texts.say(f"cli.status.{column}") for column in columns]]
+    for stage, holds in _part(lane, "holds").items():
+        for hold in holds or ():
+            reason = texts.name("reason", hold.get("reason", NONE))
+            detail = f"{reason}: {hold['detail']}" if hold.get("detail") else reason
+            since = _moment(hold.get("since"), now, texts)
+            rows.append(
+                [
+                    texts.name("stage", stage),
+                    detail,
+                    since,
+                    hold.get("by") or NONE,
+                    hold.get("releases") or NONE,
+                ]
+            )
+    return ["", *table(rows)] if len(rows) > 1 else []
+
+
+def _facts(lane: Mapping[str, Any], texts: Texts) -> list[str]:
+    facts = [
+        ("queue", _queue(_part(lane, "queue"), texts)),
+        ("callbacks", _callbacks(_part(lane, "callbacks"), texts)),
+        ("drop_rate", _drop_rate(_part(lane, "drop_rate"), texts)),
+        ("conservation", _conservation(_part(lane, "conservation"), texts)),
+        ("credits", _credits(_part(lane, "credits"), texts)),
+    ]
+    named = [(texts.say(f"cli.status.{name}"), text) for name, text in facts if text]
+    widest = max((width(name) for name, _ in named), default=0)
+    return ["", *(f"  {pad(name, widest)}  {clean(text)}" for name, text in named)] if named else []
+
+
+def _queue(queue: Mapping[str, Any], texts: Texts) -> str:
+    if not queue:
+        return ""
+    names = ("pending", "delayed", "in_flight", "high_water", "low_water")
+    values = {name: _count(queue.get(name)) for name in names}
+    return texts.say("cli.status.queue_line", **values, oldest_age=_seconds(queue.get("oldest_age")))
+
+
+def _callbacks(callbacks: Mapping[str, Any], texts: Texts) -> str:
+    if not callbacks:
+        return ""
+    values = {name: _count(callbacks.get(name)) for name in ("pending", "retrying")}
+    return texts.say("cli.status.callbacks_line", **values, bytes=_size(callbacks.get("bytes")))
+
+
+def _drop_rate(drop: Mapping[str, Any], texts: Texts) -> str:
+    if not drop:
+        return ""
+    values = {name: _count(drop.get(name)) for name in ("delivered", "dropped")}
+    level = texts.name("level", drop.get("level", NONE))
+    return texts.say("cli.status.drop_rate_line", rate=_percent(drop.get("rate")), level=level, **values)
+
+
+def _conservation(sums: Mapping[str, Any], texts: Texts) -> str:
+    if not sums:
+        return ""
+    values = {name: _count(sums.get(name)) for name in ("pulled", "accounted")}
+    return texts.say(f"cli.status.{'balanced' if sums.get('balanced') else 'unbalanced'}", **values)
+
+
+def _credits(credits: Mapping[str, Any], texts: Texts) -> str:
+    names = ("balance", "spent", "per_delivery", "hours_left")
+    if not any(credits.get(name) is not None for name in names):
+        return ""
+    return texts.say("cli.status.credits_line", **{name: _count(credits.get(name)) for name in names})
+
+
+def render_event(event: Mapping[str, Any]) -> str:
+    when = _local(_float(event.get("at"))).strftime("%Y-%m-%d %H:%M:%S")
+    detail = " ".join(f"{name}={value}" for name, value in _part(event, "detail").items())
+    where = "/".join(str(event[name]) for name in ("lane", "stage") if event.get(name))
+    cells = [
+        when,
+        pad(clean(event.get("level", "")), 7),
+        clean(event.get("kind", "")),
+        clean(where),
+        clean(detail),
+    ]
+    return "  ".join(cell for cell in cells if cell).rstrip()
+
+
+def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = whole.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _count(value: object) -> str:
+    if not isinstance(value, int | float):
+        return NONE
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def _percent(value: object) -> str:
+    return f"{value:.1%}" if isinstance(value, int | float) else NONE
+
+
+def _seconds(value: object) -> str:
+    return f"{value:.2f}s" if isinstance(value, int | float) else NONE
+
+
+def _size(value: object) -> str:
+    return f"{_float(value) / (1 << 20):.1f} MB"
+
+
+def _local(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC).astimezone()
+
+
+def _moment(since: object, now: float, texts: Texts) -> str:
+    if not isinstance(since, int | float):
+        return NONE
+    return f"{_local(since):%H:%M:%S} ({texts.duration(max(0.0, now - since))})"

@@ -1,0 +1,418 @@
+"""Configuration: one frozen model per section, environment over credentials over file, checked at start.
+
+Every key has a default here and a line in `config.toml`. An unknown key, a bad value or two values that
+contradict each other is a `ConfigError` whose message is one line that names the key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from pipeline.errors import ConfigError
+
+ENV_PREFIX = "TIDEGATE_"
+#: Variables of ours that are not configuration keys.
+ENV_RESERVED = frozenset({"TIDEGATE_CONFIG", "TIDEGATE_URL", "TIDEGATE_TOKEN"})
+LANE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+
+Seconds = Annotated[float, Field(ge=0, le=86_400)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+def _http_url(value: str) -> str:
+    if value and not re.match(r"https?://[^/\s]+", value):
+        raise ValueError("must start with http:// or https:// and name a host")
+    return value.rstrip("/")
+
+
+Url = Annotated[str, AfterValidator(_http_url)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+
+class DaemonConfig(Section):
+    drain_timeout: Seconds = 25
+    lang: Literal["zh", "en"] = "zh"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "console", "json"] = "auto"
+    data_dir: str = "data"
+
+
+class WebConfig(Section):
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8090
+    token: SecretStr = SecretStr("")
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @model_validator(mode="after")
+    def _closed_or_local(self) -> WebConfig:
+        if not self.is_loopback and not self.token.get_secret_value():
+            raise ValueError(f"web.token must be set when web.host ({self.host}) is not a loopback address")
+        return self
+
+
+class WecomConfig(Section):
+    key: SecretStr = SecretStr("")
+    url: Url = "https://qyapi.weixin.qq.com/cgi-bin/webhook/send"
+    mention: tuple[str, ...] = ()
+    per_minute: Annotated[int, Field(ge=1, le=20)] = 20
+
+
+class AlertsConfig(Section):
+    wecom: WecomConfig = WecomConfig()
+
+
+class JournalConfig(Section):
+    level: Literal["tickets", "answers", "off"] = "tickets"
+    keep_days: Annotated[float, Field(gt=0, le=3650)] = 3
+
+
+class FieldNames(Section):
+    """Where upstream's ticket keeps what we need."""
+
+    shop_id: str = "shop_id"
+    item_id: str = "good_id"
+    country: str = "country"
+    trace_id: str = "trace_id"
+    created_at: str = "created_at"
+    token: str = "token"
+    priority: str = "priority"
+
+
+class PullConfig(Section):
+    url: Url = ""
+    path: str = "/api/get/tasks"
+    volume_path: str = "/api/curnum"
+    phone: SecretStr = SecretStr("")
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 200
+    workers: Count = 250
+    batch: Count = 5
+    degraded_batch: Count = 1
+    severe_batch: Count = 1
+    interval: Annotated[float, Field(gt=0, le=3600)] = 2
+    max_age: Seconds = 180
+    timeout: Seconds = 0
+    max_body: Annotated[int, Field(ge=1024, le=1 << 30)] = 16_777_216
+    timezone: str = "Asia/Shanghai"
+    fields: FieldNames = FieldNames()
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError(f"{value!r} is not a time zone") from error
+        return value
+
+
+class QueueConfig(Section):
+    high_water: Count = 800
+    low_water: Count = 100
+    max_age: Seconds = 280
+    bucket_keys: Annotated[int, Field(ge=0, le=50_000_000)] = 200_000
+    dedupe: Literal["join", "drop"] = "join"
+    order: Literal["fifo", "lifo", "deadline", "priority"] = "fifo"
+    joined_max: Count = 1000
+    clean_every: Annotated[float, Field(gt=0, le=3600)] = 30
+
+    @model_validator(mode="after")
+    def _low_below_high(self) -> QueueConfig:
+        if self.low_water >= self.high_water:
+            raise ValueError(f"low_water ({self.low_water}) must be below high_water ({self.high_water})")
+        return self
+
+
+class QueryConfig(Section):
+    url: Url = ""
+    path: str = "/request/shopee/pdp"
+    credits_path: str = "/tokens/credits"
+    token: SecretStr = SecretStr("")
+    language: str = "zh-Hant"
+    workers: Count = 50
+    batch: Count = 10
+    degraded_batch: Count = 5
+    severe_batch: Count = 1
+    stale_age: Seconds = 240
+    max_age: Seconds = 290
+    timeout: Seconds = 0
+    probe_interval: Annotated[float, Field(gt=0, le=3600)] = 30
+    processing_codes: tuple[int, ...] = (1100002,)
+    fault_codes: tuple[int, ...] = (1000000,)
+    credit_codes: tuple[int, ...] = (1070102,)
+    max_body: Annotated[int, Field(ge=1024, le=1 << 30)] = 16_777_216
+    body: dict[str, Any] = {
+        "country": "$country",
+        "shop_id": "$shop_id",
+        "item_id": "$item_id",
+        "language": "$language",
+    }
+    price: Annotated[float, Field(ge=0)] = 1
+
+
+class CallbackConfig(Section):
+    url: Url = ""
+    path: str = "/api/task/submit/v2"
+    workers: Count = 20
+    batch: Count = 15
+    degraded_batch: Count = 8
+    severe_batch: Count = 1
+    retries: Annotated[int, Field(ge=0, le=1000)] = 5
+    retry_interval: Annotated[float, Field(gt=0, le=3600)] = 5
+    max_age: Seconds = 290
+    timeout: Seconds = 0
+    success_codes: tuple[int, ...] = (0, 200)
+    backlog_bytes: Annotated[int, Field(ge=1)] = 67_108_864
+    backlog_count: Count = 2000
+    success_limit: Annotated[int, Field(ge=0)] = 0
+    page_url: str = (
+        "https://shopee.{country}/api/v4/pdp/get_pc?display_model_id=0&item_id={item_id}"
+        "&model_selection_logic=3&shop_id={shop_id}&tz_offset_in_minutes=480&detail_level=0"
+    )
+    body: dict[str, Any] = {"appVersion": "vv2", "url": "$page_url", "result": "$result"}
+
+    @field_validator("body")
+    @classmethod
+    def _carries_the_result(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if list(value.values()).count("$result") != 1:
+            raise ValueError('must hold "$result" exactly once')
+        return value
+
+
+class BreakerConfig(Section):
+    window: Annotated[int, Field(ge=1, le=3600)] = 60
+    min_samples: Count = 100
+    degrade_at: Share = 0.70
+    recover_below: Share = 0.35
+    trip_after: Count = 200
+    pause: Annotated[float, Field(gt=0, le=3600)] = 10
+    pause_max: Annotated[float, Field(gt=0, le=3600)] = 60
+    trials: Count = 10
+    slow_after: Annotated[float, Field(gt=0, le=3600)] = 30
+
+    @model_validator(mode="after")
+    def _recovers_below_where_it_degrades(self) -> BreakerConfig:
+        if self.recover_below >= self.degrade_at:
+            raise ValueError("recover_below must be below degrade_at")
+        if self.pause > self.pause_max:
+            raise ValueError("pause must not be above pause_max")
+        return self
+
+
+class DropRateConfig(Section):
+    window: Annotated[int, Field(ge=0, le=86_400)] = 600
+    min_total: Count = 100
+    degrade: Share = 0.10
+    trip: Share = 0.15
+    stop: Share = 0.20
+
+    @model_validator(mode="after")
+    def _in_order(self) -> DropRateConfig:
+        if not self.degrade < self.trip < self.stop:
+            raise ValueError("must be in order: degrade < trip < stop")
+        return self
+
+
+class RetryConfig(Section):
+    """Fault retries of one stage: at most `share` of its recent calls plus `per_second`."""
+
+    share: Share = 0.20
+    per_second: Annotated[float, Field(gt=0, le=10_000)] = 3
+    delay: Annotated[float, Field(gt=0, le=3600)] = 1
+    delay_max: Annotated[float, Field(gt=0, le=3600)] = 30
+
+
+class SimConfig(Section):
+    """The world behind source, provider and sink = "sim"."""
+
+    rate: Annotated[float, Field(ge=0, le=100_000)] = 20
+    scenario: str = "calm"
+    seed: int = 1
+
+
+class LaneConfig(Section):
+    source: str = "http"
+    provider: str = "http"
+    sink: str = "http"
+    pull: PullConfig = PullConfig()
+    queue: QueueConfig = QueueConfig()
+    query: QueryConfig = QueryConfig()
+    callback: CallbackConfig = CallbackConfig()
+    breaker: BreakerConfig = BreakerConfig()
+    drop_rate: DropRateConfig = DropRateConfig()
+    retry: RetryConfig = RetryConfig()
+    sim: SimConfig = SimConfig()
+
+    @field_validator("source", "provider", "sink")
+    @classmethod
+    def _known_end(cls, value: str) -> str:
+        if value not in {"http", "sim"} and not re.fullmatch(r"[\w.]+:\w+", value):
+            raise ValueError('must be "http", "sim" or "module:Class"')
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LaneConfig:
+        ages = (self.pull.max_age, self.query.stale_age, self.query.max_age)
+        if sorted(ages) != list(ages):
+            raise ValueError("pull.max_age ≤ query.stale_age ≤ query.max_age must hold")
+        for section, end in (("pull", self.source), ("query", self.provider), ("callback", self.sink)):
+            if end == "http" and not getattr(self, section).url:
+                raise ValueError(f"{section}.url must be set")
+        for section in ("pull", "query", "callback"):
+            stage = getattr(self, section)
+            if not stage.severe_batch <= stage.degraded_batch <= stage.batch:
+                raise ValueError(f"{section}: severe_batch ≤ degraded_batch ≤ batch must hold")
+        return self
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+
+    daemon: DaemonConfig = DaemonConfig()
+    web: WebConfig = WebConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    journal: JournalConfig = JournalConfig()
+    lanes: dict[str, LaneConfig] = {}
+
+    @field_validator("lanes")
+    @classmethod
+    def _at_least_one(cls, value: dict[str, LaneConfig]) -> dict[str, LaneConfig]:
+        for name in value:
+            if not LANE_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not a lane name: a-z, 0-9, - and _, a letter first")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # The file, the credentials and the environment are merged in `load`, so that a value from the
+        # environment is text and nothing guesses at it: "12e4" is a token, not a number.
+        return (init_settings,)
+
+
+def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read, merge and check. Raises ConfigError with one line."""
+    tree = _file_tree(path) if path is not None else {}
+    credentials = environ.get("CREDENTIALS_DIRECTORY")
+    if credentials:
+        _merge(tree, _credential_tree(Path(credentials)))
+    _merge(tree, _env_tree(environ))
+    try:
+        settings = Settings(**tree)
+    except ValidationError as error:
+        raise ConfigError(_one_line(error)) from None
+    if not settings.lanes:
+        raise ConfigError("lanes: at least one lane is needed, e.g. [lanes.shopee]")
+    return settings
+
+
+def _file_tree(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _env_tree(environ: Mapping[str, str]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, value in sorted(environ.items()):
+        if name.startswith(ENV_PREFIX) and name not in ENV_RESERVED:
+            _plant(tree, name.removeprefix(ENV_PREFIX).lower().split("__"), value)
+    return tree
+
+
+def _credential_tree(folder: Path) -> dict[str, Any]:
+    """systemd credentials: a file named `lanes.shopee.query.token` holds that key's value."""
+    tree: dict[str, Any] = {}
+    if folder.is_dir():
+        for file in sorted(folder.iterdir()):
+            if file.is_file():
+                _plant(tree, file.name.split("."), _credential(file))
+    return tree
+
+
+def _credential(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"{file.name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file.name}: the credential is not UTF-8 text") from None
+
+
+def _plant(tree: dict[str, Any], path: list[str], value: str) -> None:
+    for part in path[:-1]:
+        branch = tree.setdefault(part, {})
+        if not isinstance(branch, dict):
+            raise ConfigError(f"{'.'.join(path)}: {part} is a value, not a section")
+        tree = branch
+    tree[path[-1]] = _structured(value)
+
+
+def _structured(value: str) -> Any:
+    """Lists and tables are written as in TOML; anything else stays text for the model to read."""
+    if value[:1] in "[{" and value:
+        try:
+            return tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            return value
+    return value
+
+
+def _merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(tree.get(key), dict):
+            _merge(tree[key], value)
+        else:
+            tree[key] = value
+
+
+def _one_line(error: ValidationError) -> str:
+    """The first problem, by its key; never the value, which may be a secret."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    what = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        what = "unknown key"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{where}: {what}{more}" if where else f"{what}{more}"

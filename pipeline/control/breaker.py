@@ -1,0 +1,172 @@
+"""A circuit breaker: one machine, four modes, six kinds of edge.
+
+    normal ──≥70 % faults──▶ degraded ──<35 % (or idle)──▶ normal
+    normal, degraded ──200 in a row──▶ open ──pause over──▶ half_open
+    half_open ──most trials good──▶ degraded      half_open ──most bad──▶ open, longer
+
+Every call carries a pass stamped with the generation in which it began. Opening begins a new generation,
+so the 500 calls under way when an outage strikes are one trip, not two: what they bring back later says
+nothing about now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pipeline.config import BreakerConfig
+from pipeline.control.health import Window
+from pipeline.errors import IllegalTransition
+
+
+class Mode(StrEnum):
+    NORMAL = "normal"
+    DEGRADED = "degraded"  # slower, still trying
+    SEVERE = "severe"  # only a pace: two or more stages degraded at once
+    OPEN = "open"  # no calls until the pause ends
+    HALF_OPEN = "half_open"  # a few trial calls decide
+
+
+_EDGES = frozenset(
+    {
+        (Mode.NORMAL, Mode.DEGRADED),
+        (Mode.NORMAL, Mode.OPEN),
+        (Mode.DEGRADED, Mode.NORMAL),
+        (Mode.DEGRADED, Mode.OPEN),
+        (Mode.OPEN, Mode.HALF_OPEN),
+        (Mode.HALF_OPEN, Mode.DEGRADED),
+        (Mode.HALF_OPEN, Mode.OPEN),
+    }
+)
+
+
+@dataclass(slots=True, eq=False)
+class Pass:
+    """Permission for one call; given back exactly once."""
+
+    generation: int
+    began: float
+    trial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    before: Mode
+    after: Mode
+    why: str
+    pause: float = 0.0
+
+
+class Breaker:
+    def __init__(self, config: BreakerConfig, now: float) -> None:
+        self._config = config
+        self.mode = Mode.NORMAL
+        self.window = Window(config.window)
+        self.consecutive_faults = 0
+        self._generation = 0
+        self._rung = 0
+        self._until = now
+        self._trials = self._good = self._bad = 0
+        self._under_way: dict[Pass, None] = {}  # in order of beginning, so the slow ones are in front
+        self._changes: list[Transition] = []
+
+    @property
+    def changed(self) -> bool:
+        return bool(self._changes)
+
+    def drain_changes(self) -> list[Transition]:
+        changes, self._changes = self._changes, []
+        return changes
+
+    def open_for(self, now: float) -> float:
+        return max(0.0, self._until - now) if self.mode is Mode.OPEN else 0.0
+
+    def admits(self) -> bool:
+        if self.mode is Mode.HALF_OPEN:
+            return self._trials < self._config.trials
+        return self.mode is not Mode.OPEN
+
+    def begin(self, now: float) -> Pass:
+        trial = self.mode is Mode.HALF_OPEN
+        self._trials += trial
+        issued = Pass(self._generation, now, trial)
+        self._under_way[issued] = None
+        return issued
+
+    def succeed(self, issued: Pass, now: float) -> None:
+        if self._give_back(issued):
+            self._sample(issued, now, fault=False)
+
+    def fail(self, issued: Pass, now: float) -> None:
+        if self._give_back(issued):
+            self._sample(issued, now, fault=True)
+
+    def forget(self, issued: Pass) -> None:
+        """The call ended in a way that says nothing about health: cancelled, or credit, or auth."""
+        if self._give_back(issued) and issued.trial and issued.generation == self._generation:
+            self._trials -= 1
+
+    def trip(self, now: float, why: str) -> None:
+        if self.mode is Mode.OPEN:
+            return
+        pause = min(self._config.pause * 2**self._rung, self._config.pause_max)
+        self._rung = min(self._rung + 1, 16)
+        self._until = now + pause
+        self._generation += 1
+        self.consecutive_faults = 0
+        self._move(Mode.OPEN, why, pause)
+
+    def tick(self, now: float) -> None:
+        self._count_slow_calls(now)
+        self.window.slide(now)
+        if self.mode is Mode.OPEN and now >= self._until:
+            self._trials = self._good = self._bad = 0
+            self._move(Mode.HALF_OPEN, "pause over")
+        self._judge_window()
+
+    def _give_back(self, issued: Pass) -> bool:
+        """False if the call was counted as slow already: one call, one sample."""
+        if issued not in self._under_way:
+            return False
+        del self._under_way[issued]
+        return True
+
+    def _count_slow_calls(self, now: float) -> None:
+        for issued in list(self._under_way):
+            if now - issued.began < self._config.slow_after:
+                break
+            self.fail(issued, now)
+
+    def _sample(self, issued: Pass, now: float, fault: bool) -> None:
+        if issued.generation != self._generation:
+            return
+        self.window.record(now, marked=int(fault))
+        self.consecutive_faults = self.consecutive_faults + 1 if fault else 0
+        if issued.trial and self.mode is Mode.HALF_OPEN:
+            self._judge_trials(now, fault)
+        elif self.consecutive_faults >= self._config.trip_after and self.mode is not Mode.HALF_OPEN:
+            self.trip(now, f"{self.consecutive_faults} faults in a row")
+
+    def _judge_trials(self, now: float, fault: bool) -> None:
+        self._bad += fault
+        self._good += not fault
+        most = self._config.trials / 2
+        if self._good > most:
+            self._move(Mode.DEGRADED, f"{self._good} of {self._good + self._bad} trials good")
+        elif self._bad >= most:
+            self.trip(now, f"{self._bad} of {self._good + self._bad} trials bad")
+
+    def _judge_window(self) -> None:
+        share = self.window.share
+        enough = self.window.total >= self._config.min_samples
+        if self.mode is Mode.NORMAL and enough and share >= self._config.degrade_at:
+            self._move(Mode.DEGRADED, f"{share:.0%} faults")
+        elif self.mode is Mode.DEGRADED and share < self._config.recover_below:
+            self._rung = 0
+            self._move(Mode.NORMAL, f"{share:.0%} faults" if self.window.total else "idle")
+
+    def _move(self, after: Mode, why: str, pause: float = 0.0) -> None:
+        if (self.mode, after) not in _EDGES:
+            raise IllegalTransition("breaker", self.mode, after)
+        self._changes.append(Transition(self.mode, after, why, pause))
+        self.mode = after

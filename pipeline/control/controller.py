@@ -1,0 +1,297 @@
+"""The one writer of gates. It takes samples and snapshots, and decides who may start new work.
+
+`tick()` runs four times a second and at once when a breaker trips. Operators' commands are here too, so
+that every hold, by machine or by hand, is made, released and announced the same way.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from pipeline.clock import Clock
+from pipeline.config import LaneConfig
+from pipeline.control import pace
+from pipeline.control.backpressure import Room
+from pipeline.control.breaker import Mode, Transition
+from pipeline.control.drop_rate import DropRate, Level
+from pipeline.control.gate import RESUMABLE, Gate, Hold, Reason
+from pipeline.control.ledger import Ledger
+from pipeline.control.skew import SkewWatch
+from pipeline.control.stage import StageControl
+from pipeline.events import Bus, Event, Kind
+from pipeline.events import Level as EventLevel
+from pipeline.ticket import LATE, Outcome, Ticket
+
+log = structlog.get_logger()
+
+#: Smaller corrections of the wall clock are not worth a word.
+STEP_MIN = 1.0
+
+_SEVERITY = {
+    Reason.MANUAL: EventLevel.INFO,
+    Reason.STOPPED: EventLevel.INFO,
+    Reason.DRAINING: EventLevel.INFO,
+    Reason.SUCCESS_LIMIT: EventLevel.INFO,
+    Reason.DROP_RATE: EventLevel.ERROR,
+    Reason.AUTH: EventLevel.ERROR,
+    Reason.CREDIT: EventLevel.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    depth: int
+    backlog_count: int
+    backlog_bytes: int
+
+
+class Controller:
+    def __init__(self, lane: str, config: LaneConfig, clock: Clock, bus: Bus) -> None:
+        self.lane = lane
+        self.config = config
+        self._clock = clock
+        self._bus = bus
+        self._pace = pace.table(config)
+        now = clock.monotonic()
+        self.stages = {
+            name: StageControl(name, self._pace[name, Mode.NORMAL], config, now) for name in pace.STAGES
+        }
+        self.room = Room(config.queue, config.pull.limit, config.query.stale_age)
+        self.drop_rate = DropRate(config.drop_rate)
+        self.skew = SkewWatch(config.pull.max_age)
+        self.ledger = Ledger()
+        self._skewed = False
+        self._tripped_at_rate = 0.0
+        self._success_mark = 0
+        self.modes = dict.fromkeys(pace.STAGES, Mode.NORMAL)
+
+    # -- the books ---------------------------------------------------------------------------------
+
+    def finish(self, ticket: Ticket, outcome: Outcome) -> None:
+        """End a ticket. Late ones that died of an empty account or a refused key are named after that."""
+        if outcome in LATE:
+            outcome = self._blame(outcome)
+        self.ledger.finish(ticket, outcome)
+        now = self._clock.monotonic()
+        if outcome is Outcome.DELIVERED:
+            self.drop_rate.delivered(now)
+        elif outcome in LATE:
+            self.drop_rate.dropped(now)
+
+    def _blame(self, outcome: Outcome) -> Outcome:
+        holds = self.stages["query"].gate.holds
+        if outcome in (Outcome.QUEUE_EXPIRED, Outcome.QUERY_STALE, Outcome.QUERY_EXPIRED):
+            if Reason.CREDIT in holds:
+                return Outcome.CREDIT_EXPIRED
+            if Reason.AUTH in holds:
+                return Outcome.AUTH_EXPIRED
+        return outcome
+
+    # -- the tick ----------------------------------------------------------------------------------
+
+    def tick(self, snapshot: Snapshot) -> None:
+        now = self._clock.monotonic()
+        self._tick_breakers(now)
+        self._tick_drop_rate(now)
+        self._tick_backpressure(now, snapshot)
+        self._tick_backlog(snapshot)
+        self._tick_success_limit()
+        self._tick_timed_holds(now)
+        self._tick_clock()
+        self._tick_pace()
+
+    def _tick_breakers(self, now: float) -> None:
+        for name, stage in self.stages.items():
+            stage.tick(now)
+            for change in stage.breaker.drain_changes():
+                self._announce_breaker(name, change)
+
+    def _announce_breaker(self, name: str, change: Transition) -> None:
+        worse = change.after in (Mode.OPEN, Mode.DEGRADED) and change.before is not Mode.HALF_OPEN
+        detail: dict[str, Any] = {
+            "before": str(change.before),
+            "after": str(change.after),
+            "why": change.why,
+            "pause": change.pause,
+        }
+        self.emit(Kind.BREAKER, EventLevel.WARNING if worse else EventLevel.INFO, name, detail)
+        if change.after is Mode.OPEN:
+            self.hold((name,), Reason.BREAKER, "breaker", change.why, f"by itself after {change.pause:g} s")
+        elif change.before is Mode.OPEN:
+            self.release((name,), Reason.BREAKER, "breaker")
+
+    def _tick_drop_rate(self, now: float) -> None:
+        before = self.drop_rate.level
+        if self.drop_rate.tick(now):
+            self._announce_drop_level(before)
+        level, rate = self.drop_rate.level, self.drop_rate.rate
+        if level is Level.TRIP and rate > self._tripped_at_rate:
+            # Once per climb: opening again at the same rate would only let the queue die of waiting.
+            self._tripped_at_rate = rate + 0.01
+            for name in ("pull", "query"):
+                self.stages[name].breaker.trip(now, f"drop rate {rate:.1%}")
+            self._tick_breakers(now)
+        elif level in (Level.OK, Level.DEGRADE):
+            self._tripped_at_rate = 0.0
+
+    def _announce_drop_level(self, before: Level) -> None:
+        level = self.drop_rate.level
+        delivered, dropped = self.drop_rate.numbers()
+        rate = round(self.drop_rate.rate, 4)
+        numbers = {"rate": rate, "delivered": delivered, "dropped": dropped}
+        severity = EventLevel.INFO if level is Level.OK else EventLevel.WARNING
+        self.emit(Kind.DROP_RATE, severity, "", {"before": str(before), "after": str(level), **numbers})
+        if level is Level.STOP:
+            threshold = self.config.drop_rate.stop
+            text = f"drop rate {rate:.1%} ≥ {threshold:.0%}"
+            extra = numbers | {"threshold": threshold}
+            self.hold(("pull", "query"), Reason.DROP_RATE, "drop rate", text, "operator only", extra=extra)
+
+    def _tick_backpressure(self, now: float, snapshot: Snapshot) -> None:
+        room, config = self.room, self.config.queue
+        room.tick(now, snapshot.depth)
+        held = Reason.BACKPRESSURE in self.stages["pull"].gate.holds
+        if not held and (snapshot.depth >= config.high_water or room.is_full(snapshot.depth)):
+            numbers = {
+                "depth": snapshot.depth,
+                "high_water": config.high_water,
+                "low_water": config.low_water,
+            }
+            text = f"{snapshot.depth} tickets waiting, room for {room.mark}"
+            releases = f"by itself below {config.low_water}"
+            self.hold(("pull",), Reason.BACKPRESSURE, "queue", text, releases, extra=numbers)
+        elif held and snapshot.depth < config.low_water:
+            numbers = {"depth": snapshot.depth, "low_water": config.low_water}
+            self.release(("pull",), Reason.BACKPRESSURE, "queue", numbers)
+
+    def _tick_backlog(self, snapshot: Snapshot) -> None:
+        config = self.config.callback
+        fill = max(
+            snapshot.backlog_bytes / config.backlog_bytes, snapshot.backlog_count / config.backlog_count
+        )
+        held = Reason.CALLBACK_BACKLOG in self.stages["query"].gate.holds
+        numbers = {"count": snapshot.backlog_count, "megabytes": round(snapshot.backlog_bytes / 1e6, 1)}
+        if not held and fill > 1:
+            text = f"{numbers['count']} answers undelivered, {numbers['megabytes']} MB"
+            self.hold(
+                ("query",),
+                Reason.CALLBACK_BACKLOG,
+                "callback",
+                text,
+                "by itself below half",
+                extra=numbers,
+            )
+        elif held and fill < 0.5:
+            self.release(("query",), Reason.CALLBACK_BACKLOG, "callback", numbers)
+
+    def _tick_success_limit(self) -> None:
+        limit = self.config.callback.success_limit
+        if limit and self.ledger.counters[Outcome.DELIVERED] - self._success_mark >= limit:
+            text = f"{limit} deliveries reached"
+            self.hold(("pull",), Reason.SUCCESS_LIMIT, "success limit", text, "operator")
+
+    def _tick_timed_holds(self, now: float) -> None:
+        for name, stage in self.stages.items():
+            for hold in list(stage.gate.holds.values()):
+                if hold.until is not None and now >= hold.until:
+                    self.release((name,), hold.reason, "its time")
+
+    def _tick_clock(self) -> None:
+        step = self._clock.step()
+        if abs(step) > STEP_MIN and (abs(step) <= 30 or self.skew.would_fit(step)):
+            # Small corrections are taken as they come; a large one only once the tickets agree with it.
+            self._clock.adopt()
+            self.skew.clear()
+        skew = self.skew.judge()
+        if skew is not None and not self._skewed:
+            self.emit(Kind.CLOCK_SKEW, EventLevel.ERROR, "pull", skew.as_dict())
+        elif skew is None and abs(step) > 30 and not self._skewed:
+            detail = {"offset": round(step), "likely": "the system clock was set; the old time is kept"}
+            self.emit(Kind.CLOCK_SKEW, EventLevel.WARNING, "pull", detail)
+        self._skewed = skew is not None or abs(self._clock.step()) > 30
+
+    def _tick_pace(self) -> None:
+        breakers = {name: stage.breaker.mode for name, stage in self.stages.items()}
+        slowed = self.drop_rate.level is not Level.OK
+        self.modes = pace.spread(breakers, slowed)
+        for name, stage in self.stages.items():
+            stage.gate.set_slots(min(self._pace[name, self.modes[name]], stage.limiter.limit))
+
+    # -- holds -------------------------------------------------------------------------------------
+
+    def hold(
+        self,
+        stages: Iterable[str],
+        reason: Reason,
+        by: str,
+        detail: str,
+        releases: str,
+        *,
+        until: float | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> bool:
+        """One edge, one event, however many stages it stands on."""
+        new = Hold(reason, self._clock.now(), by, detail, releases, until)
+        held = [name for name in stages if self.stages[name].gate.hold(new)]
+        if not held:
+            return False
+        said = {"reason": str(reason), "by": by, "detail": detail, "releases": releases, **(extra or {})}
+        self.emit(Kind.HOLD, _SEVERITY.get(reason, EventLevel.WARNING), ",".join(held), said)
+        return True
+
+    def release(
+        self, stages: Iterable[str], reason: Reason, by: str, extra: dict[str, Any] | None = None
+    ) -> bool:
+        ended = {name: self.stages[name].gate.release(reason) for name in stages}
+        freed = {name: hold for name, hold in ended.items() if hold is not None}
+        if not freed:
+            return False
+        lasted = self._clock.now() - min(hold.since for hold in freed.values())
+        said = {"reason": str(reason), "by": by, "lasted": round(lasted, 1), **(extra or {})}
+        self.emit(Kind.RELEASE, EventLevel.INFO, ",".join(freed), said)
+        return True
+
+    def held(self, reason: Reason) -> bool:
+        return any(reason in stage.gate.holds for stage in self.stages.values())
+
+    # -- operators ---------------------------------------------------------------------------------
+
+    def pause(self, by: str, reason: str = "", for_seconds: float | None = None) -> None:
+        until = None if for_seconds is None else self._clock.monotonic() + for_seconds
+        releases = "operator" if for_seconds is None else f"operator, or after {for_seconds:g} s"
+        self.hold(("pull",), Reason.MANUAL, by, reason, releases, until=until)
+
+    def resume(self, by: str, snapshot: Snapshot, reason: str = "") -> list[str]:
+        released = [
+            str(hold)
+            for hold in RESUMABLE
+            if self.release(pace.STAGES, hold, by, {"why": reason} if reason else None)
+        ]
+        self.drop_rate.restart()
+        self._success_mark = self.ledger.counters[Outcome.DELIVERED]
+        if snapshot.depth < self.config.queue.high_water and self.release(
+            ("pull",), Reason.BACKPRESSURE, by, {"depth": snapshot.depth}
+        ):
+            released.append(str(Reason.BACKPRESSURE))
+        return released
+
+    def crashed(self, stage: str, error: Exception) -> None:
+        """A bug in a worker: said with its place in the code, counted, and the worker goes on."""
+        self.ledger.count("worker_crashes")
+        place = traceback.extract_tb(error.__traceback__)[-1:]
+        where = f"{Path(place[0].filename).name}:{place[0].lineno}" if place else ""
+        log.error("worker crashed", lane=self.lane, stage=stage, exc_info=error)
+        self.emit(
+            Kind.WORKER_CRASHED, EventLevel.ERROR, stage, {"error": type(error).__name__, "where": where}
+        )
+
+    # -- saying it ---------------------------------------------------------------------------------
+
+    def emit(self, kind: Kind, level: EventLevel, stage: str, detail: dict[str, Any]) -> None:
+        self._bus.publish(Event(self._clock.now(), self.lane, kind, level, stage, detail))

@@ -1,0 +1,88 @@
+"""Dropped ÷ (delivered + dropped), and what follows from it.
+
+The level rises only when something was dropped since the last look. In a long outage everything is held,
+the old deliveries slide out of the window and the share of the old drops grows by itself: nobody should
+be hard-stopped for that.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pipeline.config import DropRateConfig
+from pipeline.control.health import Window
+
+
+class Level(StrEnum):
+    OK = "ok"
+    DEGRADE = "degrade"
+    TRIP = "trip"
+    STOP = "stop"
+
+
+_ORDER = (Level.OK, Level.DEGRADE, Level.TRIP, Level.STOP)
+
+
+class DropRate:
+    def __init__(self, config: DropRateConfig) -> None:
+        self._config = config
+        self._window = Window(config.window or 1)
+        self._since_resume = [0, 0]
+        self._fresh_drops = 0
+        self.level = Level.OK
+
+    def delivered(self, now: float) -> None:
+        self._count(now, 0)
+
+    def dropped(self, now: float) -> None:
+        self._fresh_drops += 1
+        self._count(now, 1)
+
+    def _count(self, now: float, dropped: int) -> None:
+        self._since_resume[0] += 1
+        self._since_resume[1] += dropped
+        if self._config.window:
+            self._window.record(now, marked=dropped)
+
+    def numbers(self) -> tuple[int, int]:
+        """Delivered and dropped."""
+        if self._config.window:
+            return self._window.total - self._window.marked, self._window.marked
+        return self._since_resume[0] - self._since_resume[1], self._since_resume[1]
+
+    @property
+    def rate(self) -> float:
+        delivered, dropped = self.numbers()
+        return dropped / (delivered + dropped) if delivered + dropped else 0.0
+
+    @property
+    def judged(self) -> bool:
+        return sum(self.numbers()) >= self._config.min_total
+
+    def tick(self, now: float) -> bool:
+        """Look again; True if the level changed."""
+        if self._config.window:
+            self._window.slide(now)
+        found = self._level_now()
+        rises = _ORDER.index(found) > _ORDER.index(self.level)
+        if rises and not self._fresh_drops:
+            return False
+        self._fresh_drops = 0
+        changed, self.level = found is not self.level, found
+        return changed
+
+    def _level_now(self) -> Level:
+        if not self.judged:
+            return Level.OK
+        rate, config = self.rate, self._config
+        if rate >= config.stop:
+            return Level.STOP
+        if rate >= config.trip:
+            return Level.TRIP
+        return Level.DEGRADE if rate >= config.degrade else Level.OK
+
+    def restart(self) -> None:
+        self._window.clear()
+        self._since_resume = [0, 0]
+        self._fresh_drops = 0
+        self.level = Level.OK

@@ -1,0 +1,87 @@
+"""Everything that decides about one stage: gate, breaker, limiter, retry budget, and what it has seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.config import LaneConfig
+from pipeline.control.breaker import Breaker, Mode, Pass
+from pipeline.control.budget import RetryBudget
+from pipeline.control.gate import Gate
+from pipeline.control.health import Window
+from pipeline.control.latency import Latency
+from pipeline.control.limiter import Limiter
+
+
+class StageControl:
+    def __init__(self, name: str, slots: int, config: LaneConfig, now: float) -> None:
+        self.name = name
+        self.gate = Gate(name, slots)
+        self.breaker = Breaker(config.breaker, now)
+        self.limiter = Limiter(slots, now)
+        self.budget = RetryBudget(config.retry)
+        self.latency = Latency()
+        self.meter = Window(60)
+        self.busy = 0
+        self._median: float = 0.0
+
+    def may_start(self) -> bool:
+        return self.gate.is_open and self.busy < self.gate.slots and self.breaker.admits()
+
+    def begin(self, now: float) -> Pass:
+        self.busy += 1
+        return self.breaker.begin(now)
+
+    def end(self, issued: Pass, now: float, *, ok: bool, throttled: bool = False) -> None:
+        """The call came back and says something about the far side's health."""
+        self._seen(issued, now, throttled)
+        if ok:
+            self.latency.record(now, now - issued.began)
+            self.breaker.succeed(issued, now)
+        else:
+            self.breaker.fail(issued, now)
+
+    def end_unsaid(self, issued: Pass, now: float) -> None:
+        """It ended without telling anything about health: credit, auth, or cancelled by us."""
+        self._seen(issued, now, throttled=False)
+        self.breaker.forget(issued)
+
+    def _seen(self, issued: Pass, now: float, throttled: bool) -> None:
+        self.limiter.record(throttled, self.busy)
+        self.busy -= 1
+        self.meter.record(now)
+
+    @property
+    def median(self) -> float:
+        """This stage's own median call time, refreshed with the tick; 0 while unknown."""
+        return self._median
+
+    def tick(self, now: float) -> None:
+        self.latency.slide(now)
+        self.meter.slide(now)
+        self.breaker.tick(now)
+        median = self.latency.quantiles(0.5)[0]
+        self._median = median or 0.0
+        self.limiter.tick(now, median)
+
+    def status(self, mode: Mode, now: float) -> dict[str, Any]:
+        window = self.breaker.window
+        p50, p95, p99 = self.latency.quantiles(0.5, 0.95, 0.99)
+        return {
+            "mode": str(mode),
+            "slots": self.gate.slots,
+            "busy": self.busy,
+            "rate_per_min": self.meter.total,
+            "window": {
+                "total": window.total,
+                "faults": window.marked,
+                "fault_rate": round(window.share, 4),
+            },
+            "consecutive_faults": self.breaker.consecutive_faults,
+            "open_for": round(self.breaker.open_for(now), 1),
+            "latency": {"p50": _rounded(p50), "p95": _rounded(p95), "p99": _rounded(p99)},
+        }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 4)

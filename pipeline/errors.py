@@ -1,0 +1,72 @@
+"""What can go wrong, as types.
+
+TidegateError
+├── ConfigError         a key that is unknown, missing or out of range: exit 78
+├── CommandError        an operator's request that cannot be done, with an HTTP status
+│   ├── UnknownLane     404
+│   └── BadRequest      400
+├── IllegalTransition   a state machine was asked for an edge it does not have: a bug
+└── CallFailed          one call to the outside ended without an answer
+    ├── TimedOut        its deadline came first
+    ├── Unreachable     refused, reset, DNS, hang-up
+    ├── Untrusted       TLS certificate refused
+    ├── BodyTooLarge    more than `max_body`, counted after decompression
+    └── Garbled         an answer that is not HTTP, or not decodable
+"""
+
+from __future__ import annotations
+
+
+class TidegateError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class ConfigError(TidegateError):
+    """The configuration cannot be used; the message names the key."""
+
+
+class CommandError(TidegateError):
+    status = 409
+    code = "conflict"
+
+
+class UnknownLane(CommandError):
+    status = 404
+    code = "unknown_lane"
+
+    def __init__(self, lane: str) -> None:
+        super().__init__(f"there is no lane named {lane!r}")
+
+
+class BadRequest(CommandError):
+    status = 400
+    code = "bad_request"
+
+
+class IllegalTransition(TidegateError):
+    def __init__(self, machine: str, before: str, after: str) -> None:
+        super().__init__(f"{machine}: no way from {before} to {after}")
+
+
+class CallFailed(TidegateError):
+    """One call to the outside ended without an answer."""
+
+
+class TimedOut(CallFailed):
+    pass
+
+
+class Unreachable(CallFailed):
+    pass
+
+
+class Untrusted(CallFailed):
+    pass
+
+
+class BodyTooLarge(CallFailed):
+    pass
+
+
+class Garbled(CallFailed):
+    pass

@@ -1,0 +1,313 @@
+"""One line of stages wired together: pull → queue → query → callback. Knows no HTTP and no SQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from pipeline.callback.stage import CallbackStage
+from pipeline.clock import Clock
+from pipeline.config import LaneConfig
+from pipeline.control.breaker import Mode
+from pipeline.control.controller import Controller, Snapshot
+from pipeline.control.drop_rate import Level
+from pipeline.control.gate import Reason
+from pipeline.control.pace import STAGES
+from pipeline.events import Bus, Kind, Step, StepListener
+from pipeline.events import Level as EventLevel
+from pipeline.money import Money
+from pipeline.ports import Provider, Sink, Source
+from pipeline.pull.stage import PullStage
+from pipeline.query.stage import QueryStage
+from pipeline.queue.ticket_queue import TicketQueue
+from pipeline.ticket import DROPPED, Answer, Ticket, Verdict
+
+log = structlog.get_logger()
+
+TICK_EVERY = 0.25
+SIDE_CALLS_EVERY = 10.0
+STATS_LOG_EVERY = 10.0
+STEPS_KEPT = 50
+
+
+class Lane:
+    def __init__(
+        self,
+        name: str,
+        config: LaneConfig,
+        source: Source,
+        provider: Provider,
+        sink: Sink,
+        clock: Clock,
+        bus: Bus,
+    ) -> None:
+        self.name = name
+        self.config = config
+        self._clock = clock
+        self._ports = (source, provider, sink)
+        self._source, self._provider = source, provider
+        self.controller = Controller(name, config, clock, bus)
+        self.queue = TicketQueue(config.queue, clock)
+        self.callback = CallbackStage(config, sink, self.queue, self.controller, clock, self._step)
+        self.query = QueryStage(
+            config, provider, self.queue, self.controller, clock, self._step, self._answered
+        )
+        self.pull = PullStage(
+            config, source, self.queue, self.controller, clock, self._step, self.callback.submit_one
+        )
+        self.money = Money(config.query.price, self.controller.ledger)
+        self._pools = (self.pull.pool, self.query.pool, self.callback.pool)
+        self._listeners: list[StepListener] = []
+        self._steps = {stage: deque[Step](maxlen=STEPS_KEPT) for stage in STAGES}
+        self._services: list[asyncio.Task[None]] = []
+        self._tick_due = False
+        self.draining = False
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        for port in self._ports:
+            await port.open()
+        for pool in self._pools:
+            pool.start()
+        every: tuple[tuple[float, Callable[[], Awaitable[object]]], ...] = (
+            (TICK_EVERY, self._tick_once),
+            (self.config.queue.clean_every, self.clean_once),
+            (self.config.query.probe_interval, self.probe_once),
+            (SIDE_CALLS_EVERY, self.side_calls_once),
+            (STATS_LOG_EVERY, self._log_once),
+        )
+        self._services = [asyncio.create_task(self._repeat(*pair)) for pair in every]
+        self._services.append(asyncio.create_task(self.side_calls_once()))
+        self.controller.emit(Kind.STARTED, EventLevel.INFO, "", {})
+
+    def begin_drain(self, by: str) -> None:
+        self.draining = True
+        self.controller.hold(("pull",), Reason.DRAINING, by, "shutting down", "never")
+        self.controller.emit(Kind.DRAINING, EventLevel.INFO, "", {"in_flight": self.in_flight()})
+
+    async def drain(self, timeout: float) -> bool:
+        """Waits for calls under way and answers not yet delivered; True if all went out."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self.pull.pool.drained()
+                while self._unfinished():
+                    await self._clock.sleep(0.05)
+        except TimeoutError:
+            return False
+        return True
+
+    def _unfinished(self) -> int:
+        """Queries under way and callbacks that can go out now; what waits for a later try is not waited for."""
+        held = not self.controller.stages["callback"].gate.is_open
+        callbacks = 0 if held else self.callback.line.pending
+        queries = self.query.pool.working + (self.queue.line.pending if self._can_query() else 0)
+        return queries + callbacks + self.callback.pool.working
+
+    def _can_query(self) -> bool:
+        return self.controller.stages["query"].gate.is_open
+
+    async def close(self) -> None:
+        for task in self._services:
+            task.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        for pool in self._pools:
+            await pool.close()
+        self.queue.line.close()
+        self.callback.line.close()
+        for port in self._ports:
+            await port.close()
+        self.controller.emit(Kind.STOPPED, EventLevel.INFO, "", {"in_flight": self.in_flight()})
+
+    async def _repeat(self, every: float, run_once: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await self._clock.sleep(every)
+            try:
+                await run_once()
+            except Exception as error:
+                self.controller.crashed(run_once.__name__, error)
+
+    # -- periodic services -------------------------------------------------------------------------
+
+    async def _tick_once(self) -> None:
+        self.tick()
+
+    def tick(self) -> None:
+        self._tick_due = False
+        self.controller.tick(self.snapshot())
+        if self.controller.room.reserve_possible(self.queue.depth):
+            self.pull.pool.wake()
+
+    def poke(self) -> None:
+        """A breaker has tripped: do not wait for the next tick."""
+        if not self._tick_due:
+            self._tick_due = True
+            asyncio.get_running_loop().call_soon(self.tick)
+
+    async def clean_once(self) -> int:
+        return self.query.clean() + self.callback.clean()
+
+    async def probe_once(self) -> bool:
+        """Credit or auth is out: try with one ticket, pulled on purpose if none waits."""
+        controller = self.controller
+        if not (controller.held(Reason.CREDIT) or controller.held(Reason.AUTH)):
+            return False
+        through = await self.query.probe()
+        if through is None:
+            through = await self._probe_by_pulling()
+        if through:
+            for reason in (Reason.CREDIT, Reason.AUTH):
+                controller.release(STAGES, reason, "probe")
+        return bool(through)
+
+    async def _probe_by_pulling(self) -> bool | None:
+        pulled = await self.pull.call(1)
+        if pulled is None or pulled.verdict is not Verdict.ANSWERED:
+            return False
+        self.pull.take_in(pulled, 1)
+        by_pull = any(
+            hold.by == "pull" for hold in self.controller.stages["pull"].gate.holds.values()
+        )
+        through = await self.query.probe()
+        return True if through is None and by_pull else through
+
+    async def side_calls_once(self) -> None:
+        volume, credits = await asyncio.gather(self._source.volume(), self._provider.credits())
+        self.money.see(volume, credits, self._clock.monotonic())
+
+    async def _log_once(self) -> None:
+        status = self.status()
+        counters = status["counters"]
+        log.info(
+            "statistics",
+            lane=self.name,
+            state=status["state"],
+            queue=status["queue"]["pending"] + status["queue"]["delayed"],
+            pulled=counters["pulled"],
+            delivered=counters["delivered"],
+            dropped=self.controller.ledger.dropped,
+            per_minute=status["stages"]["callback"]["rate_per_min"],
+            balanced=status["conservation"]["balanced"],
+        )
+
+    # -- tickets -----------------------------------------------------------------------------------
+
+    def _answered(self, ticket: Ticket, answer: Answer) -> None:
+        self.callback.submit(ticket, answer)
+        if self.controller.room.reserve_possible(self.queue.depth):
+            self.pull.pool.wake()
+
+    def _step(self, stage: str, ticket: Ticket, what: str) -> None:
+        now = self._clock.now()
+        attempt = ticket.callbacks if stage == "callback" else ticket.queries
+        step = Step(now, self.name, stage, ticket.trace_id, ticket.key, what, ticket.age(now), attempt)
+        self._steps[stage].append(step)
+        for listener in self._listeners:
+            listener(step)
+        if self.controller.stages[stage].breaker.changed:
+            self.poke()
+
+    def recent_steps(self) -> list[Step]:
+        return [step for steps in self._steps.values() for step in steps]
+
+    def on_step(self, listener: StepListener) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.queue.depth, self.callback.backlog.count, self.callback.backlog.bytes)
+
+    def in_flight(self) -> int:
+        """Found by looking into every place a ticket can be, so that a lost one is missed."""
+        asking = sum(ticket.party for ticket in self.query.asking)
+        return self.queue.waiting_tickets() + asking + len(self.callback.line) + len(self.callback.calling)
+
+    # -- operators ---------------------------------------------------------------------------------
+
+    def pause(self, by: str, reason: str = "", for_seconds: float | None = None) -> None:
+        self.controller.pause(by, reason, for_seconds)
+
+    def resume(self, by: str, reason: str = "") -> list[str]:
+        released = self.controller.resume(by, self.snapshot(), reason)
+        self.tick()
+        return released
+
+    async def start(self, by: str) -> None:
+        self.controller.release(STAGES, Reason.STOPPED, by)
+
+    async def stop(self, by: str) -> None:
+        self.controller.hold(STAGES, Reason.STOPPED, by, "stopped by the operator", "operator")
+
+    # -- status ------------------------------------------------------------------------------------
+
+    def state(self) -> str:
+        controller = self.controller
+        if self.draining:
+            return "draining"
+        if controller.held(Reason.STOPPED):
+            return "stopped"
+        if controller.held(Reason.DROP_RATE):
+            return "hard_stopped"
+        paused = (Reason.MANUAL, Reason.CREDIT, Reason.AUTH, Reason.SUCCESS_LIMIT)
+        if any(controller.held(reason) for reason in paused):
+            return "paused"
+        troubled = any(mode is not Mode.NORMAL for mode in controller.modes.values())
+        backlog = controller.held(Reason.CALLBACK_BACKLOG)
+        return "degraded" if troubled or backlog or controller.drop_rate.level is not Level.OK else "running"
+
+    def status(self) -> dict[str, Any]:
+        controller, now = self.controller, self._clock.monotonic()
+        return {
+            "state": self.state(),
+            "holds": {
+                name: [hold.as_dict() for hold in stage.gate.holds.values()]
+                for name, stage in controller.stages.items()
+            },
+            "stages": {
+                name: stage.status(controller.modes[name], now) for name, stage in controller.stages.items()
+            },
+            "queue": self._queue_status(),
+            "callbacks": {
+                "pending": self.callback.line.pending + len(self.callback.calling),
+                "retrying": self.callback.line.delayed,
+                "bytes": self.callback.backlog.bytes,
+            },
+            "counters": dict(controller.ledger.counters),
+            "dropped": {str(outcome): controller.ledger.counters[outcome] for outcome in sorted(DROPPED)},
+            "drop_rate": self._drop_rate_status(),
+            "conservation": controller.ledger.conservation(self.in_flight()),
+            "credits": self.money.credits_status(now),
+            "upstream": self.money.upstream_status(),
+        }
+
+    def _queue_status(self) -> dict[str, Any]:
+        config, room = self.config.queue, self.controller.room
+        return {
+            "pending": self.queue.line.pending,
+            "delayed": self.queue.line.delayed,
+            "in_flight": self.queue.keys_in_flight,
+            "high_water": config.high_water,
+            "low_water": config.low_water,
+            "mark": room.mark,
+            "reserved": room.reserved,
+            "peak": room.peak,
+            "processed_keys": len(self.queue.processed),
+            "oldest_age": round(self.queue.oldest_age(), 1),
+        }
+
+    def _drop_rate_status(self) -> dict[str, Any]:
+        drop = self.controller.drop_rate
+        delivered, dropped = drop.numbers()
+        return {
+            "rate": round(drop.rate, 4),
+            "dropped": dropped,
+            "delivered": delivered,
+            "level": str(drop.level),
+            "judged": drop.judged,
+        }
+
+

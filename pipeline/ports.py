@@ -1,0 +1,51 @@
+"""The shape of the outside. A lane knows these three and nothing of HTTP or SQL.
+
+No method raises for what the outside did wrong: the verdict says it. An exception is a bug in the port.
+`timeout` is always finite: it is what remains of the ticket's life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pipeline.ticket import Answer, Receipt, Ticket, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """One pull: ANSWERED (perhaps with no tickets), FAULT or AUTH."""
+
+    verdict: Verdict = Verdict.ANSWERED
+    tickets: Sequence[Ticket] = field(default=())
+    malformed: int = 0
+    undated: int = 0
+    detail: str = ""
+    retry_after: float | None = None
+
+
+class Port(Protocol):
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Source(Port, Protocol):
+    async def pull(self, limit: int, timeout: float) -> Pulled: ...
+
+    async def volume(self) -> int | None:
+        """Upstream's own count of today's tickets; None if it does not say."""
+        ...
+
+
+class Provider(Port, Protocol):
+    async def query(self, ticket: Ticket, timeout: float) -> Answer: ...
+
+    async def credits(self) -> float | None:
+        """What the account has left; None if it does not say."""
+        ...
+
+
+class Sink(Port, Protocol):
+    async def deliver(self, ticket: Ticket, answer: Answer, timeout: float) -> Receipt: ...

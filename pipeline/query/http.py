@@ -1,0 +1,61 @@
+"""A Provider over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from pipeline.clock import Clock
+from pipeline.config import QueryConfig
+from pipeline.errors import CallFailed, Garbled, TimedOut, Untrusted
+from pipeline.http import HttpClient, retry_after
+from pipeline.query.reading import AnswerReader
+from pipeline.ticket import Answer, Ticket, Verdict
+
+SIDE_CALL_TIMEOUT = 10.0
+
+
+class HttpProvider:
+    def __init__(self, config: QueryConfig, clock: Clock, pool_size: int) -> None:
+        self._config = config
+        self._clock = clock
+        self._url = config.url + config.path
+        self._client = HttpClient(pool_size + 2, config.max_body)
+        self._reader = AnswerReader(config)
+        self._authorization = {"Authorization": f"Bearer {config.token.get_secret_value()}"}
+        self._headers = self._authorization | {"Content-Type": "application/json"}
+
+    async def open(self) -> None:
+        await self._client.open()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def query(self, ticket: Ticket, timeout: float) -> Answer:
+        body = orjson.dumps(self._fill(ticket))
+        try:
+            reply = await self._client.call("POST", self._url, timeout, headers=self._headers, body=body)
+        except CallFailed as error:
+            # An answer that broke off, or never came, may have been paid for all the same.
+            maybe_paid = isinstance(error, Garbled | TimedOut)
+            untrusted = "TLS: " if isinstance(error, Untrusted) else ""
+            return Answer(Verdict.FAULT, detail=f"{untrusted}{error}", maybe_paid=maybe_paid)
+        wait = retry_after(reply.headers, self._clock.now()) if "Retry-After" in reply.headers else None
+        return self._reader.read(reply.status, reply.body, wait)
+
+    def _fill(self, ticket: Ticket) -> dict[str, Any]:
+        known = {"language": self._config.language, **ticket.payload}
+        return {
+            name: known.get(value[1:], "") if isinstance(value, str) and value.startswith("$") else value
+            for name, value in self._config.body.items()
+        }
+
+    async def credits(self) -> float | None:
+        url = self._config.url + self._config.credits_path
+        try:
+            reply = await self._client.call("GET", url, SIDE_CALL_TIMEOUT, headers=self._authorization)
+            entries = orjson.loads(reply.body)["credits"]
+            return float(sum(entry["credit"] for entry in entries))
+        except (CallFailed, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return None

@@ -1,0 +1,208 @@
+"""The query stage: one paid call per key, and what follows from each answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from pipeline.clock import Clock
+from pipeline.config import LaneConfig
+from pipeline.control.controller import Controller
+from pipeline.control.gate import Reason
+from pipeline.events import Kind, Level
+from pipeline.ports import Provider
+from pipeline.queue.ticket_queue import TicketQueue
+from pipeline.slots import SlotPool
+from pipeline.ticket import Answer, Outcome, Ticket, Verdict
+
+#: A ticket that meets the same bug this often is dropped.
+CRASHES_MAX = 2
+PROCESSING_STEP = 0.5
+PROCESSING_MAX = 3.0
+
+StepSink = Callable[[str, Ticket, str], None]
+
+
+class QueryStage:
+    def __init__(
+        self,
+        config: LaneConfig,
+        provider: Provider,
+        queue: TicketQueue,
+        controller: Controller,
+        clock: Clock,
+        step: StepSink,
+        submit: Callable[[Ticket, Answer], None],
+    ) -> None:
+        self._config = config
+        self._provider = provider
+        self._queue = queue
+        self._controller = controller
+        self._control = controller.stages["query"]
+        self._clock = clock
+        self._step = step
+        self._submit = submit
+        self.asking: dict[Ticket, None] = {}
+        query = config.query
+        self.pool = SlotPool[Ticket](
+            self._control, query.workers * query.batch, clock, self._next_job, self._work, self._crashed
+        )
+        queue.line.on_ready = self.pool.wake
+
+    # -- choosing ----------------------------------------------------------------------------------
+
+    def _next_job(self) -> Ticket | None:
+        while self._control.may_start():
+            ticket = self._queue.line.take()
+            if ticket is None:
+                return None
+            if self._fits(ticket) and self._afford(ticket):
+                self.asking[ticket] = None
+                return ticket
+        return None
+
+    def _fits(self, ticket: Ticket) -> bool:
+        """L2 before the first query, L3 before later ones, and never one that cannot be delivered."""
+        age, query = ticket.age(self._clock.now()), self._config.query
+        if ticket.queries and age > query.max_age:
+            self.drop(ticket, Outcome.QUERY_EXPIRED)
+        elif not ticket.queries and age > query.stale_age:
+            self.drop(ticket, Outcome.QUERY_STALE)
+        elif age + self._time_needed() > min(query.max_age, self._config.callback.max_age):
+            self.drop(ticket, Outcome.QUERY_STALE)
+        else:
+            return True
+        return False
+
+    def _time_needed(self) -> float:
+        return self._control.median + self._controller.stages["callback"].median
+
+    def _afford(self, ticket: Ticket) -> bool:
+        """Fault retries stay within their budget; one that must wait is postponed, not lost."""
+        now = self._clock.monotonic()
+        if not ticket.faults:
+            self._control.budget.call(now)
+            return True
+        if self._control.budget.spend(now):
+            self._controller.ledger.count("retries")
+            return True
+        self._queue.line.delay(ticket, random.uniform(0.5, 1.5))
+        return False
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    async def _work(self, ticket: Ticket) -> float:
+        try:
+            answer = await self.ask(ticket)
+        finally:
+            self.asking.pop(ticket, None)
+        self._follow(ticket, answer)
+        return 0.0
+
+    async def ask(self, ticket: Ticket) -> Answer:
+        clock, control = self._clock, self._control
+        issued = control.begin(clock.monotonic())
+        ticket.queries += 1
+        self._controller.ledger.count("queried")
+        answer: Answer | None = None
+        try:
+            answer = await self._provider.query(ticket, self._timeout(ticket))
+            return answer
+        finally:
+            now = clock.monotonic()
+            if answer is None or answer.verdict in (Verdict.CREDIT, Verdict.AUTH):
+                control.end_unsaid(issued, now)
+            else:
+                control.end(issued, now, ok=not answer.verdict.is_fault, throttled=answer.throttled)
+
+    def _timeout(self, ticket: Ticket) -> float:
+        left = self._config.query.max_age - ticket.age(self._clock.now())
+        limit = self._config.query.timeout
+        return max(0.05, min(left, limit) if limit else left)
+
+    # -- what follows ------------------------------------------------------------------------------
+
+    def _follow(self, ticket: Ticket, answer: Answer) -> None:
+        verdict = answer.verdict
+        self._step("query", ticket, str(verdict))
+        if ticket.faults and not verdict.is_fault:
+            self._control.budget.refund(self._clock.monotonic())
+        if verdict.is_result:
+            self._controller.ledger.count(verdict)
+            self._controller.room.left(self._clock.monotonic())
+            self._submit(ticket, answer)
+        elif verdict is Verdict.PROCESSING:
+            ticket.faults = 0
+            self._controller.ledger.count("processing")
+            self._again(ticket, answer, min(PROCESSING_STEP * ticket.queries, PROCESSING_MAX))
+        elif verdict in (Verdict.CREDIT, Verdict.AUTH):
+            self._refused(ticket, answer)
+        else:
+            self._fault(ticket, answer)
+
+    def _again(self, ticket: Ticket, answer: Answer, wait: float) -> None:
+        self._queue.line.delay(ticket, max(answer.retry_after or 0.0, wait * random.uniform(0.8, 1.2)))
+
+    def _fault(self, ticket: Ticket, answer: Answer) -> None:
+        ledger = self._controller.ledger
+        ledger.count("provider_error" if answer.verdict is Verdict.PROVIDER_ERROR else "query_faults")
+        if answer.maybe_paid:
+            ledger.count("maybe_paid")
+        if answer.detail.startswith("TLS"):
+            self._controller.emit(Kind.TLS, Level.ERROR, "query", {"error": answer.detail})
+        ticket.faults += 1
+        retry = self._config.retry
+        self._again(ticket, answer, min(retry.delay * 2 ** min(ticket.faults - 1, 10), retry.delay_max))
+
+    def _refused(self, ticket: Ticket, answer: Answer) -> None:
+        """Credit or auth: the ticket goes back unharmed, and nobody asks until a probe gets through."""
+        ticket.queries -= 1
+        reason = Reason.CREDIT if answer.verdict is Verdict.CREDIT else Reason.AUTH
+        says = "credit is out" if reason is Reason.CREDIT else "provider refuses our credentials"
+        probes = f"probe every {self._config.query.probe_interval:g} s, or operator"
+        self._controller.hold(("pull", "query"), reason, "query", f"{says}: {answer.detail}", probes)
+        self._queue.line.put_first(ticket)
+
+    def drop(self, ticket: Ticket, outcome: Outcome) -> None:
+        """End this ticket; those that joined it go on without it."""
+        self._controller.finish(ticket, outcome)
+        self._controller.room.left(self._clock.monotonic())
+        self._step("query", ticket, str(ticket.outcome))
+        self._queue.promote(ticket)
+        self._queue.leave(ticket, delivered=False)
+
+    def clean(self) -> int:
+        """Every 30 s: what grew too old while waiting."""
+        now, max_age = self._clock.now(), self._config.queue.max_age
+        expired = self._queue.line.remove(lambda ticket: ticket.age(now) > max_age)
+        for ticket in expired:
+            self.drop(ticket, Outcome.QUEUE_EXPIRED)
+        return len(expired)
+
+    async def probe(self) -> bool | None:
+        """One ticket past a credit or auth hold: True = got through, False = still refused, None = no ticket."""
+        ticket = self._queue.line.take()
+        while ticket is not None and not self._fits(ticket):
+            ticket = self._queue.line.take()
+        if ticket is None:
+            return None
+        self.asking[ticket] = None
+        answer = None
+        try:
+            answer = await self.ask(ticket)
+        finally:
+            self.asking.pop(ticket, None)
+            if answer is None:
+                self._queue.line.put_first(ticket)
+        self._follow(ticket, answer)
+        return answer.verdict not in (Verdict.CREDIT, Verdict.AUTH)
+
+    def _crashed(self, ticket: Ticket | None, error: Exception) -> None:
+        self._controller.crashed("query", error)
+        if ticket is None or ticket.outcome is not None:
+            return
+        ticket.crashes += 1
+        if ticket.crashes > CRASHES_MAX:
+            self.drop(ticket, Outcome.CRASHED)
+        else:
+            self._queue.line.delay(ticket, 1.0)

@@ -1,0 +1,1 @@
+"""Where tickets wait, and how the same ticket is recognised."""

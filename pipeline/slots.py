@@ -1,0 +1,130 @@
+"""A stage's workers: slots that loop, sleep in one place, and are woken when there is something to do.
+
+A slot asks `next_job` (synchronous, so asking and taking are one step) and works on what it gets. When it
+gets nothing it waits at the turnstile. Whatever could make the answer different (a ticket arrived, a gate
+opened, room came free) notifies the turnstile; a slot that was woken asks again, so a release and a new
+hold in one tick let nobody through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import structlog
+
+from pipeline.clock import Clock
+from pipeline.control.stage import StageControl
+
+Job = TypeVar("Job")
+log = structlog.get_logger()
+
+#: A slot that failed outside its job waits this long, so that a bug cannot become a busy loop.
+CRASH_PAUSE = 1.0
+
+
+class Turnstile:
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+    def notify(self, number: int = 1) -> None:
+        while number > 0 and self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                number -= 1
+
+    def notify_all(self) -> None:
+        self.notify(len(self._waiting))
+
+
+class SlotPool(Generic[Job]):
+    """`work` returns how long the slot rests afterwards; `crashed` accounts for the job of a bug."""
+
+    def __init__(
+        self,
+        control: StageControl,
+        size: int,
+        clock: Clock,
+        next_job: Callable[[], Job | None],
+        work: Callable[[Job], Awaitable[float]],
+        crashed: Callable[[Job | None, Exception], None],
+        spread: float = 0.0,
+    ) -> None:
+        self._control = control
+        self._size = size
+        self._clock = clock
+        self._next_job = next_job
+        self._work = work
+        self._crashed = crashed
+        self._spread = spread
+        self._turnstile = Turnstile()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle = asyncio.Event()
+        self._working = 0
+        control.gate.on_change = self.wake_all
+
+    @property
+    def working(self) -> int:
+        return self._working
+
+    def wake(self, number: int = 1) -> None:
+        self._turnstile.notify(number)
+
+    def wake_all(self) -> None:
+        self._turnstile.notify_all()
+
+    def start(self) -> None:
+        for number in range(len(self._tasks), self._size):
+            self._tasks.add(asyncio.create_task(self._slot(), name=f"{self._control.name}-{number}"))
+
+    async def drained(self) -> None:
+        """Returns once no slot is at work."""
+        while self._working:
+            self._idle.clear()
+            await self._idle.wait()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _slot(self) -> None:
+        epoch = -1
+        while True:
+            try:
+                if self._spread and epoch != self._control.gate.epoch:
+                    epoch = self._control.gate.epoch
+                    await self._clock.sleep(random.uniform(0, self._spread))
+                job = self._next_job()
+                if job is None:
+                    await self._turnstile.wait()
+                    continue
+            except Exception as error:
+                self._crashed(None, error)
+                await self._clock.sleep(CRASH_PAUSE)
+                continue
+            rest = await self._run(job)
+            if rest:
+                await self._clock.sleep(rest)
+
+    async def _run(self, job: Job) -> float:
+        self._working += 1
+        try:
+            return await self._work(job)
+        except Exception as error:
+            self._crashed(job, error)
+            return CRASH_PAUSE
+        finally:
+            self._working -= 1
+            if not self._working:
+                self._idle.set()

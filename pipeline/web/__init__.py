@@ -1,0 +1,1 @@
+"""The control endpoint: REST, WebSocket feed, metrics and the panel."""

@@ -1,0 +1,1 @@
+"""Benches: one module each, with `main(argv) -> int`. `scripts/bench <name>` runs one."""
