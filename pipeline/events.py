@@ -74,9 +74,7 @@ class Bus:
 
     def publish(self, event: Event) -> None:
         self._seq += 1
-        numbered = Event(
-            event.at, event.lane, event.kind, event.level, event.stage, event.detail, self._seq
-        )
+        numbered = Event(event.at, event.lane, event.kind, event.level, event.stage, event.detail, self._seq)
         self._recent.append(numbered)
         for listener in tuple(self._listeners):
             listener(numbered)

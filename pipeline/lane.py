@@ -169,9 +169,7 @@ class Lane:
         if pulled is None or pulled.verdict is not Verdict.ANSWERED:
             return False
         self.pull.take_in(pulled, 1)
-        by_pull = any(
-            hold.by == "pull" for hold in self.controller.stages["pull"].gate.holds.values()
-        )
+        by_pull = any(hold.by == "pull" for hold in self.controller.stages["pull"].gate.holds.values())
         through = await self.query.probe()
         return True if through is None and by_pull else through
 
@@ -309,5 +307,3 @@ class Lane:
             "level": str(drop.level),
             "judged": drop.judged,
         }
-
-

@@ -42,9 +42,7 @@ class HttpSink:
     def _read(self, reply: Response) -> Receipt:
         status = reply.status
         if status in (408, 429) or status >= 500:
-            return Receipt(
-                Verdict.FAULT, f"HTTP {status}", retry_after(reply.headers, self._clock.now())
-            )
+            return Receipt(Verdict.FAULT, f"HTTP {status}", retry_after(reply.headers, self._clock.now()))
         if not 200 <= status < 300:
             return Receipt(Verdict.REJECTED, f"HTTP {status}")
         code = _business_code(reply.body)

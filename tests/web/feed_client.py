@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import aiohttp
 
+from pipeline.web.feed import Feed
+
 
 async def receive(socket, kind: str, within: float = 3.0):
     """The next message of this kind; others are passed over."""
@@ -36,3 +38,8 @@ async def eventually(holds: Callable[[], bool], within: float = 5.0) -> None:
 async def command(socket, **fields):
     await socket.send_json({"type": "command", **fields})
     return await receive(socket, "ack")
+
+
+def feed_of(daemon) -> Feed:
+    """The feed that listens to this daemon's bus."""
+    return next(listener.__self__ for listener in daemon.bus._listeners)

@@ -6,7 +6,7 @@ import asyncio
 
 import aiohttp
 import pytest
-from feed_client import closing_code, command, eventually, receive
+from feed_client import closing_code, command, eventually, feed_of, receive
 
 from pipeline.config import WebConfig
 from pipeline.errors import CommandError
@@ -200,13 +200,16 @@ async def test_the_token_may_come_as_the_first_message_and_nothing_is_said_befor
         "[]",
     ],
 )
-async def test_any_other_first_message_is_closed_with_4401_and_served_nothing(serve, monkeypatch, first):
+async def test_any_other_first_message_is_closed_with_4401_and_served_nothing(
+    serve, daemon, monkeypatch, first
+):
     served: list[object] = []
     monkeypatch.setattr(Feed, "_serve", lambda feed, client: served.append(client))
     http = await serve(token=TOKEN)
     async with http.ws_connect("/ws") as socket:
         await socket.send_str(first)
         assert await closing_code(socket) == 4401
+    await eventually(lambda: not feed_of(daemon)._strangers)
     assert served == []
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from feed_client import closing_code, eventually, receive
+from feed_client import closing_code, eventually, feed_of, receive
 
 from pipeline.config import WebConfig
 from pipeline.web import client as client_module
@@ -61,7 +61,7 @@ async def test_the_33rd_client_is_503_and_a_place_becomes_free_again(http, daemo
         await http.ws_connect("/ws")
     assert refused.value.status == 503
     await one.close()
-    await eventually(lambda: _feed(daemon).client_count == 1)
+    await eventually(lambda: feed_of(daemon).client_count == 1)
     three = await http.ws_connect("/ws")
     await receive(three, "hello")
 
@@ -88,7 +88,7 @@ async def test_a_client_that_never_reads_is_dropped_and_the_others_hear_everythi
     monkeypatch.setattr(client_module, "CLOSE_TIMEOUT", 0.2)
     async with http.ws_connect("/ws") as socket:
         await receive(socket, "hello")
-        feed = _feed(daemon)
+        feed = feed_of(daemon)
         await eventually(lambda: feed.client_count == 2)
         for number in range(1200):
             daemon.publish(number=number, bulk="x" * 50_000)
@@ -120,15 +120,10 @@ async def _open_feed(raw: sockets.socket, port: int) -> None:
     await loop.sock_recv(raw, 16)
 
 
-def _feed(daemon) -> Feed:
-    """The feed that listens to this daemon's bus."""
-    return next(listener.__self__ for listener in daemon.bus._listeners)
-
-
 async def test_a_send_that_stands_still_for_too_long_drops_the_client(deaf, daemon, monkeypatch):
     monkeypatch.setattr(client_module, "SEND_TIMEOUT", 0.2)
     monkeypatch.setattr(client_module, "CLOSE_TIMEOUT", 0.2)
-    feed = _feed(daemon)
+    feed = feed_of(daemon)
     await eventually(lambda: feed.client_count == 1)
     (client,) = feed._clients
     for _ in range(200):  # below the outbox's limit: only the standstill can drop it

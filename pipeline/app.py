@@ -1,0 +1,243 @@
+"""The composition root: build, start, wait, drain, close."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvloop
+
+from pipeline import logs
+from pipeline.alerts.wecom import WecomAlerts
+from pipeline.callback.http import HttpSink
+from pipeline.clock import Clock, SystemClock
+from pipeline.config import LaneConfig, Settings, load
+from pipeline.errors import ConfigError
+from pipeline.events import Bus, Event, Kind, Level
+from pipeline.http import HttpClient
+from pipeline.lane import Lane
+from pipeline.ports import Provider, Sink, Source
+from pipeline.pull.http import HttpSource
+from pipeline.query.http import HttpProvider
+from pipeline.reload import changes_between
+from pipeline.sim.ports import sim_ports
+from pipeline.systemd import Notifier
+from pipeline.texts import Texts
+from pipeline.web.app import WebServer
+
+log = structlog.get_logger()
+
+ALERT_FLUSH = 3.0
+LAG_EVERY = 0.5
+LAG_WORTH_SAYING = 1.0
+EXIT_FORCED = 1
+
+
+class Daemon:
+    """Everything that runs, by name; the control endpoint sees it through `web.daemon.Daemon`."""
+
+    def __init__(self, settings: Settings, config_path: Path | None, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._config_path = config_path
+        self.clock: Clock = clock or SystemClock()
+        self.bus = Bus()
+        self.started_at = self.clock.monotonic()
+        self.draining = False
+        self.ready = False
+        self.lanes: Mapping[str, Lane] = {
+            name: build_lane(name, config, self.clock, self.bus) for name, config in settings.lanes.items()
+        }
+        self._alert_client = HttpClient(pool_size=2, max_body=1 << 16)
+        self.alerts = WecomAlerts(
+            settings.alerts.wecom, Texts(settings.daemon.lang), self.clock, self.bus, self._post_alert
+        )
+        self.web = WebServer(self, settings.web)
+        self.notifier = Notifier()
+        self._stop = asyncio.Event()
+        self._stopped_by = ""
+        self._services: list[asyncio.Task[None]] = []
+
+    async def run(self) -> int:
+        await self.startup()
+        try:
+            await self._stop.wait()
+            await self.drain()
+        finally:
+            await self.close()
+        return 0
+
+    async def startup(self) -> None:
+        logs.log_events(self.bus)
+        await self._alert_client.open()
+        self._services = [asyncio.create_task(self.alerts.run()), asyncio.create_task(self._watch_loop())]
+        await self.web.start()
+        await asyncio.gather(*(self._open_lane(lane) for lane in self.lanes.values()))
+        self.ready = True
+        self.notifier.ready()
+        log.info("ready", url=f"http://{self.settings.web.host}:{self.web.port}/", lanes=list(self.lanes))
+
+    async def _open_lane(self, lane: Lane) -> None:
+        """One lane's failure never stops another."""
+        try:
+            await lane.open()
+        except Exception as error:
+            lane.controller.crashed("open", error)
+            await lane.stop("failure")
+
+    async def drain(self) -> None:
+        self.draining = True
+        self.notifier.stopping()
+        log.info("draining", by=self._stopped_by, timeout=self.settings.daemon.drain_timeout)
+        for lane in self.lanes.values():
+            lane.begin_drain(self._stopped_by)
+        timeout = self.settings.daemon.drain_timeout
+        await asyncio.gather(*(lane.drain(timeout) for lane in self.lanes.values()))
+
+    async def close(self) -> None:
+        for lane in self.lanes.values():
+            with contextlib.suppress(Exception):
+                await lane.close()
+        await self.alerts.flush(ALERT_FLUSH)
+        await self.web.close()
+        for task in self._services:
+            task.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        await self._alert_client.close()
+
+    def shutdown(self, by: str) -> None:
+        self._stopped_by = self._stopped_by or by
+        self._stop.set()
+
+    # -- signals -----------------------------------------------------------------------------------
+
+    def on_signal(self, name: str) -> None:
+        if self._stop.is_set():
+            log.warning("second signal: ending at once", signal=name)
+            # The loop may be stuck in a drain; nothing is left to wait for.
+            raise SystemExit(EXIT_FORCED)
+        self.shutdown(name)
+
+    def reload(self) -> None:
+        """SIGHUP: the file is checked whole before anything changes."""
+        try:
+            fresh = load(self._config_path)
+        except ConfigError as error:
+            self._say(Kind.CONFIG, Level.ERROR, {"error": str(error)})
+            return
+        live, needs_restart = changes_between(self.settings, fresh)
+        logs.configure(fresh.daemon.log_level, fresh.daemon.log_format)
+        for name in self.lanes:
+            if name in fresh.lanes:
+                self.lanes[name].reconfigure(fresh.lanes[name])
+        self.settings = fresh
+        self._say(Kind.CONFIG, Level.INFO, {"changed": live, "needs_restart": needs_restart})
+
+    def _say(self, kind: Kind, level: Level, detail: dict[str, Any]) -> None:
+        self.bus.publish(Event(self.clock.now(), "", kind, level, "", detail))
+
+    # -- services ----------------------------------------------------------------------------------
+
+    async def _watch_loop(self) -> None:
+        """The watchdog is fed from the loop itself: a blocked loop sends no ping."""
+        while True:
+            due = self.clock.monotonic() + LAG_EVERY
+            await self.clock.sleep(LAG_EVERY)
+            self.notifier.alive()
+            late = self.clock.monotonic() - due
+            if late > LAG_WORTH_SAYING:
+                self._say(Kind.LOOP_LAG, Level.WARNING, {"seconds": round(late, 2)})
+
+    async def _post_alert(
+        self, url: str, params: dict[str, str], body: bytes, timeout: float
+    ) -> tuple[int, bytes]:
+        headers = {"Content-Type": "application/json"}
+        reply = await self._alert_client.call("POST", url, timeout, params=params, headers=headers, body=body)
+        return reply.status, reply.body
+
+
+def build_lane(name: str, config: LaneConfig, clock: Clock, bus: Bus) -> Lane:
+    simulated = (
+        sim_ports(name, config.sim, clock) if "sim" in (config.source, config.provider, config.sink) else None
+    )
+    source: Source = _end(config.source, simulated and simulated[0], HttpSource, config.pull, clock)
+    provider: Provider = _end(config.provider, simulated and simulated[1], HttpProvider, config.query, clock)
+    sink: Sink = _end(config.sink, simulated and simulated[2], HttpSink, config.callback, clock)
+    return Lane(name, config, source, provider, sink, clock, bus)
+
+
+def _end(kind: str, simulated: Any, over_http: Any, section: Any, clock: Clock) -> Any:
+    if kind == "sim":
+        return simulated
+    if kind == "http":
+        return over_http(section, clock, section.workers * section.batch)
+    module, _, name = kind.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{kind}: {error}") from None
+    return factory(section, clock)
+
+
+# -- entry points --------------------------------------------------------------------------------------
+
+
+def run(config_path: Path | None) -> int:
+    settings = load(config_path)
+    prepare(settings)
+    return uvloop.run(_serve(settings, config_path))
+
+
+def demo(scenario: str, rate: float, seconds: float | None) -> int:
+    """The daemon and a simulated world in one process, no keys needed."""
+    lane = LaneConfig(source="sim", provider="sim", sink="sim")
+    sim = lane.sim.model_copy(update={"scenario": scenario, "rate": rate, "seed": random.randrange(1 << 31)})
+    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder:
+        base = Settings()
+        settings = base.model_copy(
+            update={
+                "daemon": base.daemon.model_copy(update={"data_dir": folder}),
+                "lanes": {"demo": lane.model_copy(update={"sim": sim})},
+            }
+        )
+        prepare(settings)
+        return uvloop.run(_serve(settings, None, seconds))
+
+
+def prepare(settings: Settings) -> None:
+    logs.configure(settings.daemon.log_level, settings.daemon.log_format)
+    for secret in secrets(settings):
+        logs.register_secret(secret)
+
+
+def secrets(settings: Settings) -> list[str]:
+    found = [settings.web.token, settings.alerts.wecom.key]
+    for lane in settings.lanes.values():
+        found += [lane.pull.phone, lane.query.token]
+    return [value for secret in found if (value := secret.get_secret_value())]
+
+
+async def _serve(settings: Settings, config_path: Path | None, seconds: float | None = None) -> int:
+    daemon = Daemon(settings, config_path)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, daemon.on_signal, number.name)
+    loop.add_signal_handler(signal.SIGHUP, daemon.reload)
+    if seconds is not None:
+        loop.call_later(seconds, daemon.shutdown, "demo over")
+    try:
+        return await daemon.run()
+    except OSError as error:
+        print(
+            f"web.port: cannot listen on {settings.web.host}:{settings.web.port}: {error.strerror}",
+            file=sys.stderr,
+        )
+        return 1
