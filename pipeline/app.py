@@ -28,7 +28,7 @@ from pipeline.lane import Lane
 from pipeline.ports import Provider, Sink, Source
 from pipeline.pull.http import HttpSource
 from pipeline.query.http import HttpProvider
-from pipeline.reload import changes_between
+from pipeline.reload import reloaded
 from pipeline.sim.ports import sim_ports
 from pipeline.systemd import Notifier
 from pipeline.texts import Texts
@@ -129,17 +129,15 @@ class Daemon:
     def reload(self) -> None:
         """SIGHUP: the file is checked whole before anything changes."""
         try:
-            fresh = load(self._config_path)
+            change = reloaded(self.settings, load(self._config_path))
         except ConfigError as error:
             self._say(Kind.CONFIG, Level.ERROR, {"error": str(error)})
             return
-        live, needs_restart = changes_between(self.settings, fresh)
-        logs.configure(fresh.daemon.log_level, fresh.daemon.log_format)
-        for name in self.lanes:
-            if name in fresh.lanes:
-                self.lanes[name].reconfigure(fresh.lanes[name])
-        self.settings = fresh
-        self._say(Kind.CONFIG, Level.INFO, {"changed": live, "needs_restart": needs_restart})
+        self.settings = change.settings
+        logs.configure(self.settings.daemon.log_level, self.settings.daemon.log_format)
+        for name, lane in self.lanes.items():
+            lane.reconfigure(self.settings.lanes[name])
+        self._say(Kind.CONFIG, Level.INFO, {"changed": change.changed, "needs_restart": change.needs_restart})
 
     def _say(self, kind: Kind, level: Level, detail: dict[str, Any]) -> None:
         self.bus.publish(Event(self.clock.now(), "", kind, level, "", detail))

@@ -338,7 +338,7 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     try:
         settings = Settings(**tree)
     except ValidationError as error:
-        raise ConfigError(_one_line(error)) from None
+        raise ConfigError(one_line(error)) from None
     if not settings.lanes:
         raise ConfigError("lanes: at least one lane is needed, e.g. [lanes.shopee]")
     return settings
@@ -407,7 +407,7 @@ def _merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
             tree[key] = value
 
 
-def _one_line(error: ValidationError) -> str:
+def one_line(error: ValidationError) -> str:
     """The first problem, by its key; never the value, which may be a secret."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])

@@ -240,6 +240,15 @@ class Lane:
     async def stop(self, by: str) -> None:
         self.controller.hold(STAGES, Reason.STOPPED, by, "stopped by the operator", "operator")
 
+    def reconfigure(self, config: LaneConfig) -> None:
+        """New thresholds and ages, from the next decision on."""
+        self.config = config
+        self.controller.reconfigure(config)
+        for stage in (self.pull, self.query, self.callback):
+            stage.config = config
+        self.queue.config = config.queue
+        self.tick()
+
     # -- status ------------------------------------------------------------------------------------
 
     def state(self) -> str:

@@ -52,7 +52,7 @@ class CallbackStage:
         clock: Clock,
         step: StepSink,
     ) -> None:
-        self._config = config
+        self.config = config
         self._sink = sink
         self._queue = queue
         self._controller = controller
@@ -93,7 +93,7 @@ class CallbackStage:
         return None
 
     def _fits(self, ticket: Ticket) -> bool:
-        if ticket.age(self._clock.now()) <= self._config.callback.max_age:
+        if ticket.age(self._clock.now()) <= self.config.callback.max_age:
             return True
         self._end(ticket, Outcome.RETRY_EXPIRED if ticket.callbacks else Outcome.CALLBACK_EXPIRED)
         return False
@@ -135,8 +135,8 @@ class CallbackStage:
                 control.end(issued, now, ok=receipt.verdict is not Verdict.FAULT)
 
     def _timeout(self, ticket: Ticket) -> float:
-        left = self._config.callback.max_age - ticket.age(self._clock.now())
-        limit = self._config.callback.timeout
+        left = self.config.callback.max_age - ticket.age(self._clock.now())
+        limit = self.config.callback.timeout
         return max(0.05, min(left, limit) if limit else left)
 
     def _follow(self, ticket: Ticket, receipt: Receipt) -> None:
@@ -154,10 +154,10 @@ class CallbackStage:
         self._step("callback", ticket, str(Verdict.FAULT))
         if receipt.detail.startswith("TLS"):
             self._controller.emit(Kind.TLS, Level.ERROR, "callback", {"error": receipt.detail})
-        if ticket.callbacks > self._config.callback.retries:
+        if ticket.callbacks > self.config.callback.retries:
             self._end(ticket, Outcome.RETRY_EXHAUSTED)
             return
-        wait = self._config.callback.retry_interval * ticket.callbacks * random.uniform(0.7, 1.3)
+        wait = self.config.callback.retry_interval * ticket.callbacks * random.uniform(0.7, 1.3)
         self.line.delay(ticket, max(wait, receipt.retry_after or 0.0))
 
     def _end(self, ticket: Ticket, outcome: Outcome) -> None:
@@ -171,7 +171,7 @@ class CallbackStage:
 
     def clean(self) -> int:
         """L5: what grew too old in the retry queue or waiting behind a hold."""
-        now, max_age = self._clock.now(), self._config.callback.max_age
+        now, max_age = self._clock.now(), self.config.callback.max_age
         expired = self.line.remove(lambda ticket: ticket.age(now) > max_age)
         for ticket in expired:
             self._end(ticket, Outcome.RETRY_EXPIRED if ticket.callbacks else Outcome.CALLBACK_EXPIRED)
@@ -182,7 +182,7 @@ class CallbackStage:
         if ticket is None or ticket.outcome is not None:
             return
         ticket.crashes += 1
-        if ticket.crashes > self._config.callback.retries:
+        if ticket.crashes > self.config.callback.retries:
             self._end(ticket, Outcome.CRASHED)
         else:
             self.line.delay(ticket, 1.0)

@@ -30,6 +30,10 @@ class Room:
         self.mark = config.high_water
         self.peak = 0
 
+    def reconfigure(self, config: QueueConfig, stale_age: float) -> None:
+        self._config = config
+        self._stale_age = stale_age
+
     @property
     def expected(self) -> int:
         return max(1, min(self._limit, ceil(self._expected)))

@@ -59,7 +59,7 @@ class Transition:
 
 class Breaker:
     def __init__(self, config: BreakerConfig, now: float) -> None:
-        self._config = config
+        self.config = config
         self.mode = Mode.NORMAL
         self.window = Window(config.window)
         self.consecutive_faults = 0
@@ -83,7 +83,7 @@ class Breaker:
 
     def admits(self) -> bool:
         if self.mode is Mode.HALF_OPEN:
-            return self._trials < self._config.trials
+            return self._trials < self.config.trials
         return self.mode is not Mode.OPEN
 
     def begin(self, now: float) -> Pass:
@@ -109,7 +109,7 @@ class Breaker:
     def trip(self, now: float, why: str) -> None:
         if self.mode is Mode.OPEN:
             return
-        pause = min(self._config.pause * 2**self._rung, self._config.pause_max)
+        pause = min(self.config.pause * 2**self._rung, self.config.pause_max)
         self._rung = min(self._rung + 1, 16)
         self._until = now + pause
         self._generation += 1
@@ -133,7 +133,7 @@ class Breaker:
 
     def _count_slow_calls(self, now: float) -> None:
         for issued in list(self._under_way):
-            if now - issued.began < self._config.slow_after:
+            if now - issued.began < self.config.slow_after:
                 break
             self.fail(issued, now)
 
@@ -144,13 +144,13 @@ class Breaker:
         self.consecutive_faults = self.consecutive_faults + 1 if fault else 0
         if issued.trial and self.mode is Mode.HALF_OPEN:
             self._judge_trials(now, fault)
-        elif self.consecutive_faults >= self._config.trip_after and self.mode is not Mode.HALF_OPEN:
+        elif self.consecutive_faults >= self.config.trip_after and self.mode is not Mode.HALF_OPEN:
             self.trip(now, f"{self.consecutive_faults} faults in a row")
 
     def _judge_trials(self, now: float, fault: bool) -> None:
         self._bad += fault
         self._good += not fault
-        most = self._config.trials / 2
+        most = self.config.trials / 2
         if self._good > most:
             self._move(Mode.DEGRADED, f"{self._good} of {self._good + self._bad} trials good")
         elif self._bad >= most:
@@ -158,10 +158,10 @@ class Breaker:
 
     def _judge_window(self) -> None:
         share = self.window.share
-        enough = self.window.total >= self._config.min_samples
-        if self.mode is Mode.NORMAL and enough and share >= self._config.degrade_at:
+        enough = self.window.total >= self.config.min_samples
+        if self.mode is Mode.NORMAL and enough and share >= self.config.degrade_at:
             self._move(Mode.DEGRADED, f"{share:.0%} faults")
-        elif self.mode is Mode.DEGRADED and share < self._config.recover_below:
+        elif self.mode is Mode.DEGRADED and share < self.config.recover_below:
             self._rung = 0
             self._move(Mode.NORMAL, f"{share:.0%} faults" if self.window.total else "idle")
 

@@ -14,7 +14,7 @@ _WINDOW_SECONDS = 60
 
 class RetryBudget:
     def __init__(self, config: RetryConfig) -> None:
-        self._config = config
+        self.config = config
         self._calls = Window(_WINDOW_SECONDS)
         self._retries = Window(_WINDOW_SECONDS)
         self._refunds = Window(_WINDOW_SECONDS)
@@ -26,7 +26,7 @@ class RetryBudget:
         """True if one more retry may be made now, and counts it."""
         for window in (self._calls, self._retries, self._refunds):
             window.slide(now)
-        allowed = self._config.share * self._calls.total + self._config.per_second * _WINDOW_SECONDS
+        allowed = self.config.share * self._calls.total + self.config.per_second * _WINDOW_SECONDS
         if self._retries.total - self._refunds.total + 1 > allowed:
             return False
         self._retries.record(now)

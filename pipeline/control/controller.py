@@ -20,7 +20,7 @@ from pipeline.control import pace
 from pipeline.control.backpressure import Room
 from pipeline.control.breaker import Mode, Transition
 from pipeline.control.drop_rate import DropRate, Level
-from pipeline.control.gate import RESUMABLE, Gate, Hold, Reason
+from pipeline.control.gate import RESUMABLE, Hold, Reason
 from pipeline.control.ledger import Ledger
 from pipeline.control.skew import SkewWatch
 from pipeline.control.stage import StageControl
@@ -70,6 +70,15 @@ class Controller:
         self._tripped_at_rate = 0.0
         self._success_mark = 0
         self.modes = dict.fromkeys(pace.STAGES, Mode.NORMAL)
+
+    def reconfigure(self, config: LaneConfig) -> None:
+        self.config = config
+        self._pace = pace.table(config)
+        self.room.reconfigure(config.queue, config.query.stale_age)
+        self.drop_rate.config = config.drop_rate
+        for stage in self.stages.values():
+            stage.breaker.config = config.breaker
+            stage.budget.config = config.retry
 
     # -- the books ---------------------------------------------------------------------------------
 

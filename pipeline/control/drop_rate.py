@@ -25,7 +25,7 @@ _ORDER = (Level.OK, Level.DEGRADE, Level.TRIP, Level.STOP)
 
 class DropRate:
     def __init__(self, config: DropRateConfig) -> None:
-        self._config = config
+        self.config = config
         self._window = Window(config.window or 1)
         self._since_resume = [0, 0]
         self._fresh_drops = 0
@@ -41,12 +41,12 @@ class DropRate:
     def _count(self, now: float, dropped: int) -> None:
         self._since_resume[0] += 1
         self._since_resume[1] += dropped
-        if self._config.window:
+        if self.config.window:
             self._window.record(now, marked=dropped)
 
     def numbers(self) -> tuple[int, int]:
         """Delivered and dropped."""
-        if self._config.window:
+        if self.config.window:
             return self._window.total - self._window.marked, self._window.marked
         return self._since_resume[0] - self._since_resume[1], self._since_resume[1]
 
@@ -57,11 +57,11 @@ class DropRate:
 
     @property
     def judged(self) -> bool:
-        return sum(self.numbers()) >= self._config.min_total
+        return sum(self.numbers()) >= self.config.min_total
 
     def tick(self, now: float) -> bool:
         """Look again; True if the level changed."""
-        if self._config.window:
+        if self.config.window:
             self._window.slide(now)
         found = self._level_now()
         rises = _ORDER.index(found) > _ORDER.index(self.level)
@@ -74,7 +74,7 @@ class DropRate:
     def _level_now(self) -> Level:
         if not self.judged:
             return Level.OK
-        rate, config = self.rate, self._config
+        rate, config = self.rate, self.config
         if rate >= config.stop:
             return Level.STOP
         if rate >= config.trip:

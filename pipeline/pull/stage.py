@@ -33,7 +33,7 @@ class PullStage:
         step: StepSink,
         submit: Callable[[Ticket], None],
     ) -> None:
-        self._config = config
+        self.config = config
         self._source = source
         self._queue = queue
         self._controller = controller
@@ -70,7 +70,7 @@ class PullStage:
         room.settle(reserved, handed)
         # A pull that came back poorer than it asked leaves room for another; a full one may go on itself.
         self.pool.wake()
-        return 0.0 if handed else self._config.pull.interval * random.uniform(0.75, 1.25)
+        return 0.0 if handed else self.config.pull.interval * random.uniform(0.75, 1.25)
 
     async def call(self, limit: int) -> Pulled | None:
         """One pull, with its evidence recorded."""
@@ -78,7 +78,7 @@ class PullStage:
         issued = control.begin(clock.monotonic())
         pulled: Pulled | None = None
         try:
-            pulled = await self._source.pull(limit, self._config.pull.timeout or PULL_TIMEOUT)
+            pulled = await self._source.pull(limit, self.config.pull.timeout or PULL_TIMEOUT)
             return pulled
         finally:
             now = clock.monotonic()
@@ -96,7 +96,7 @@ class PullStage:
         if detail.startswith("TLS"):
             self._controller.emit(Kind.TLS, Level.ERROR, "pull", {"error": detail})
         self._faults_in_a_row += 1
-        wait = min(self._config.pull.interval * 2 ** min(self._faults_in_a_row // 8, 5), BACK_OFF_MAX)
+        wait = min(self.config.pull.interval * 2 ** min(self._faults_in_a_row // 8, 5), BACK_OFF_MAX)
         asked = pulled.retry_after if pulled and pulled.retry_after is not None else 0.0
         return max(asked, wait * random.uniform(0.5, 1.0))
 
@@ -106,7 +106,7 @@ class PullStage:
             Reason.AUTH,
             "pull",
             f"upstream refuses our credentials: {detail}",
-            f"probe every {self._config.query.probe_interval:g} s, or operator",
+            f"probe every {self.config.query.probe_interval:g} s, or operator",
         )
 
     # -- what came in ------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class PullStage:
 
     def _cut(self, tickets: Sequence[Ticket], asked: int) -> Sequence[Ticket]:
         """Upstream may hand out more than asked; up to one batch over the high mark is taken."""
-        capacity = self._config.queue.high_water + self._config.pull.limit
+        capacity = self.config.queue.high_water + self.config.pull.limit
         room = max(asked, capacity - self._queue.depth - self._controller.room.reserved)
         if len(tickets) <= room:
             return tickets
@@ -135,7 +135,7 @@ class PullStage:
 
     def _sort(self, ticket: Ticket, now: float) -> None:
         self._date(ticket, now)
-        if ticket.age(now) > self._config.pull.max_age:
+        if ticket.age(now) > self.config.pull.max_age:
             self._end(ticket, Outcome.PULL_EXPIRED)
             return
         offer = self._queue.offer(ticket)

@@ -34,7 +34,7 @@ class QueryStage:
         step: StepSink,
         submit: Callable[[Ticket, Answer], None],
     ) -> None:
-        self._config = config
+        self.config = config
         self._provider = provider
         self._queue = queue
         self._controller = controller
@@ -63,12 +63,12 @@ class QueryStage:
 
     def _fits(self, ticket: Ticket) -> bool:
         """L2 before the first query, L3 before later ones, and never one that cannot be delivered."""
-        age, query = ticket.age(self._clock.now()), self._config.query
+        age, query = ticket.age(self._clock.now()), self.config.query
         if ticket.queries and age > query.max_age:
             self.drop(ticket, Outcome.QUERY_EXPIRED)
-        elif not ticket.queries and age > query.stale_age:
-            self.drop(ticket, Outcome.QUERY_STALE)
-        elif age + self._time_needed() > min(query.max_age, self._config.callback.max_age):
+        elif (not ticket.queries and age > query.stale_age) or age + self._time_needed() > min(
+            query.max_age, self.config.callback.max_age
+        ):
             self.drop(ticket, Outcome.QUERY_STALE)
         else:
             return True
@@ -116,8 +116,8 @@ class QueryStage:
                 control.end(issued, now, ok=not answer.verdict.is_fault, throttled=answer.throttled)
 
     def _timeout(self, ticket: Ticket) -> float:
-        left = self._config.query.max_age - ticket.age(self._clock.now())
-        limit = self._config.query.timeout
+        left = self.config.query.max_age - ticket.age(self._clock.now())
+        limit = self.config.query.timeout
         return max(0.05, min(left, limit) if limit else left)
 
     # -- what follows ------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class QueryStage:
         if answer.detail.startswith("TLS"):
             self._controller.emit(Kind.TLS, Level.ERROR, "query", {"error": answer.detail})
         ticket.faults += 1
-        retry = self._config.retry
+        retry = self.config.retry
         self._again(ticket, answer, min(retry.delay * 2 ** min(ticket.faults - 1, 10), retry.delay_max))
 
     def _refused(self, ticket: Ticket, answer: Answer) -> None:
@@ -159,7 +159,7 @@ class QueryStage:
         ticket.queries -= 1
         reason = Reason.CREDIT if answer.verdict is Verdict.CREDIT else Reason.AUTH
         says = "credit is out" if reason is Reason.CREDIT else "provider refuses our credentials"
-        probes = f"probe every {self._config.query.probe_interval:g} s, or operator"
+        probes = f"probe every {self.config.query.probe_interval:g} s, or operator"
         self._controller.hold(("pull", "query"), reason, "query", f"{says}: {answer.detail}", probes)
         self._queue.line.put_first(ticket)
 
@@ -173,7 +173,7 @@ class QueryStage:
 
     def clean(self) -> int:
         """Every 30 s: what grew too old while waiting."""
-        now, max_age = self._clock.now(), self._config.queue.max_age
+        now, max_age = self._clock.now(), self.config.queue.max_age
         expired = self._queue.line.remove(lambda ticket: ticket.age(now) > max_age)
         for ticket in expired:
             self.drop(ticket, Outcome.QUEUE_EXPIRED)

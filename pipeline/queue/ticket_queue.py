@@ -24,7 +24,7 @@ class Offer(StrEnum):
 
 class TicketQueue:
     def __init__(self, config: QueueConfig, clock: Clock) -> None:
-        self._config = config
+        self.config = config
         self._clock = clock
         self.line = Line(clock, config.order)
         self.processed = ProcessedKeys(config.bucket_keys)
@@ -63,9 +63,9 @@ class TicketQueue:
 
     def _may_join(self, ticket: Ticket) -> bool:
         return (
-            self._config.dedupe == "join"
+            self.config.dedupe == "join"
             and (ticket.key, ticket.trace_id) not in self._traces
-            and self._open[ticket.key] < self._config.joined_max
+            and self._open[ticket.key] < self.config.joined_max
         )
 
     def _admit(self, ticket: Ticket) -> None:
