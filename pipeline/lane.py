@@ -102,7 +102,7 @@ class Lane:
         return True
 
     def _unfinished(self) -> int:
-        """Queries under way and callbacks that can go out now; what waits for a later try is not waited for."""
+        """Queries under way and callbacks that can go out now, not what waits for a later try."""
         held = not self.controller.stages["callback"].gate.is_open
         callbacks = 0 if held else self.callback.line.pending
         queries = self.query.pool.working + (self.queue.line.pending if self._can_query() else 0)

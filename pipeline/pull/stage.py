@@ -96,7 +96,8 @@ class PullStage:
         if detail.startswith("TLS"):
             self._controller.emit(Kind.TLS, Level.ERROR, "pull", {"error": detail})
         self._faults_in_a_row += 1
-        wait = min(self.config.pull.interval * 2 ** min(self._faults_in_a_row // 8, 5), BACK_OFF_MAX)
+        doublings = min(self._faults_in_a_row // 8, 5)
+        wait = min(self.config.pull.interval * float(2**doublings), BACK_OFF_MAX)
         asked = pulled.retry_after if pulled and pulled.retry_after is not None else 0.0
         return max(asked, wait * random.uniform(0.5, 1.0))
 

@@ -64,11 +64,10 @@ class QueryStage:
     def _fits(self, ticket: Ticket) -> bool:
         """L2 before the first query, L3 before later ones, and never one that cannot be delivered."""
         age, query = ticket.age(self._clock.now()), self.config.query
+        last = min(query.max_age, self.config.callback.max_age)
         if ticket.queries and age > query.max_age:
             self.drop(ticket, Outcome.QUERY_EXPIRED)
-        elif (not ticket.queries and age > query.stale_age) or age + self._time_needed() > min(
-            query.max_age, self.config.callback.max_age
-        ):
+        elif (not ticket.queries and age > query.stale_age) or age + self._time_needed() > last:
             self.drop(ticket, Outcome.QUERY_STALE)
         else:
             return True
@@ -180,7 +179,7 @@ class QueryStage:
         return len(expired)
 
     async def probe(self) -> bool | None:
-        """One ticket past a credit or auth hold: True = got through, False = still refused, None = no ticket."""
+        """One ticket past a credit or auth hold: did it get through? None if there was no ticket."""
         ticket = self._queue.line.take()
         while ticket is not None and not self._fits(ticket):
             ticket = self._queue.line.take()
