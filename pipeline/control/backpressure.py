@@ -4,35 +4,41 @@ A pull asks for as many tickets as it has reserved, and no more arrive. How many
 twice as many whenever the last one came back full, fewer as they come back emptier.
 
 The mark is `high_water`, or less where that many could not be served in time: at 5 answers a second,
-800 waiting tickets that were already three minutes old when pulled would all die in the queue.
+800 waiting tickets that were already three minutes old when pulled would all die in the queue. It is
+learned from how fast tickets leave, and starts low: 100 tickets show within a second how fast that is.
 """
 
 from __future__ import annotations
 
 from math import ceil
 
-from pipeline.config import QueueConfig
+from pipeline.config import LaneConfig
 from pipeline.control.health import Window
 
 _SAFETY = 0.8
 _EXIT_WINDOW = 30
+#: However slow it goes, this many may wait, or a mistaken estimate could never be put right.
+_MARK_MIN = 10
 
 
 class Room:
-    def __init__(self, config: QueueConfig, limit: int, stale_age: float) -> None:
-        self._config = config
-        self._limit = limit
-        self._stale_age = stale_age
-        self._expected = float(limit)
+    def __init__(self, config: LaneConfig) -> None:
+        self._limit = config.pull.limit
+        self.reconfigure(config)
+        self._expected = float(self._limit)
         self._exits = Window(_EXIT_WINDOW)
         self._oldest_pulled = 0.0
+        self._first_pull: float | None = None
+        self._last_pull = 0.0
+        self._rate = 0.0
         self.reserved = 0
-        self.mark = config.high_water
+        self.mark = config.queue.low_water
         self.peak = 0
 
-    def reconfigure(self, config: QueueConfig, stale_age: float) -> None:
-        self._config = config
-        self._stale_age = stale_age
+    def reconfigure(self, config: LaneConfig) -> None:
+        self._high_water = config.queue.high_water
+        self._pull_age = config.pull.max_age
+        self._stale_age = config.query.stale_age
 
     @property
     def expected(self) -> int:
@@ -40,21 +46,29 @@ class Room:
 
     def reserve(self, depth: int) -> int:
         """How many tickets the next pull may ask for; 0 = no room."""
-        if not self.reserve_possible(depth):
+        room = self.mark - depth - self.reserved
+        if room < self._worth_asking():
             return 0
-        wanted = self.expected
+        wanted = min(self.expected, room)
         self.reserved += wanted
         return wanted
 
     def reserve_possible(self, depth: int) -> bool:
-        return depth + self.reserved + self.expected <= self.mark
+        return self.mark - depth - self.reserved >= self._worth_asking()
+
+    def _worth_asking(self) -> int:
+        """A pull per freed place would be a thousand pulls for one ticket each."""
+        return min(self.expected, max(1, self.mark // 4))
 
     def is_full(self, depth: int) -> bool:
         """No room even when every pull under way has come back empty."""
-        return depth + self.expected > self.mark
+        return self.mark - depth < self._worth_asking()
 
-    def settle(self, reserved: int, got: int) -> None:
+    def settle(self, reserved: int, got: int, now: float) -> None:
+        """A pull came back with `got` tickets."""
         self.reserved -= reserved
+        self._first_pull = now if self._first_pull is None else self._first_pull
+        self._last_pull = now
         if got >= reserved:
             self._expected = min(float(self._limit), max(self._expected, reserved * 2.0))
         else:
@@ -71,13 +85,16 @@ class Room:
         """A ticket left the queue for good."""
         self._exits.record(now)
 
-    def tick(self, now: float, depth: int) -> None:
+    def tick(self, now: float, depth: int, asking: int) -> None:
+        """`asking` = queries under way: whoever joins the queue now waits for them too."""
         self._exits.slide(now)
         self.peak = max(self.peak, depth)
-        config = self._config
-        if depth < config.low_water or not self._exits.total:
-            self.mark = config.high_water
-            return
-        rate = self._exits.total / _EXIT_WINDOW
-        in_time = rate * _SAFETY * max(0.0, self._stale_age - self._oldest_pulled)
-        self.mark = int(min(config.high_water, max(config.low_water, in_time)))
+        if self._exits.total and self._first_pull is not None:
+            # While nothing leaves (an outage, or nothing to do) the last known rate is the best guess.
+            self._rate = self._exits.total / min(_EXIT_WINDOW, max(1.0, now - self._first_pull))
+            self.mark = int(min(self._high_water, max(_MARK_MIN, self._servable(now) - asking)))
+
+    def _servable(self, now: float) -> float:
+        """How many can leave before the oldest is too old. While nobody pulls, they grow older upstream."""
+        age = min(self._pull_age, self._oldest_pulled + now - self._last_pull)
+        return self._rate * _SAFETY * max(0.0, self._stale_age - age)

@@ -117,7 +117,6 @@ class Breaker:
         self._move(Mode.OPEN, why, pause)
 
     def tick(self, now: float) -> None:
-        self._count_slow_calls(now)
         self.window.slide(now)
         if self.mode is Mode.OPEN and now >= self._until:
             self._trials = self._good = self._bad = 0
@@ -131,11 +130,15 @@ class Breaker:
         del self._under_way[issued]
         return True
 
-    def _count_slow_calls(self, now: float) -> None:
+    def count_slow_calls(self, now: float) -> int:
+        """Calls open for `slow_after` are faults from now on, though nobody cuts them off."""
+        slow = 0
         for issued in list(self._under_way):
             if now - issued.began < self.config.slow_after:
                 break
             self.fail(issued, now)
+            slow += 1
+        return slow
 
     def _sample(self, issued: Pass, now: float, fault: bool) -> None:
         if issued.generation != self._generation:

@@ -62,7 +62,7 @@ class Controller:
         self.stages = {
             name: StageControl(name, self._pace[name, Mode.NORMAL], config, now) for name in pace.STAGES
         }
-        self.room = Room(config.queue, config.pull.limit, config.query.stale_age)
+        self.room = Room(config)
         self.drop_rate = DropRate(config.drop_rate)
         self.skew = SkewWatch(config.pull.max_age)
         self.ledger = Ledger()
@@ -74,7 +74,7 @@ class Controller:
     def reconfigure(self, config: LaneConfig) -> None:
         self.config = config
         self._pace = pace.table(config)
-        self.room.reconfigure(config.queue, config.query.stale_age)
+        self.room.reconfigure(config)
         self.drop_rate.config = config.drop_rate
         for stage in self.stages.values():
             stage.breaker.config = config.breaker
@@ -164,9 +164,10 @@ class Controller:
 
     def _tick_backpressure(self, now: float, snapshot: Snapshot) -> None:
         room, config = self.room, self.config.queue
-        room.tick(now, snapshot.depth)
+        room.tick(now, snapshot.depth, self.stages["query"].busy)
         held = Reason.BACKPRESSURE in self.stages["pull"].gate.holds
-        if not held and (snapshot.depth >= config.high_water or room.is_full(snapshot.depth)):
+        full = snapshot.depth >= config.low_water and room.is_full(snapshot.depth)
+        if not held and (snapshot.depth >= config.high_water or full):
             numbers = {
                 "depth": snapshot.depth,
                 "high_water": config.high_water,

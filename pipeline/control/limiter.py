@@ -4,12 +4,16 @@ A provider that answers 429 beyond its capacity would have most of our calls ref
 and each fault a retry. So the calls in flight shrink in proportion to the share refused, and grow by a
 tenth while none is: about one period of latency apart, as congestion control does. It hovers a few per
 cent above the capacity, which is what keeps the capacity used.
+
+A provider that lets calls wait instead of refusing them says so by its slowness. Then the calls in flight
+come down to what it finishes in the time a call may take (Little's law): the same work, a shorter wait.
 """
 
 from __future__ import annotations
 
 _GROW = 1.1
 _PERIOD_MIN = 0.25
+_CUT_PERIOD_MAX = 5.0
 
 
 class Limiter:
@@ -29,14 +33,24 @@ class Limiter:
         self._refused += refused
         self._peak_busy = max(self._peak_busy, busy)
 
+    def too_slow(self, finished_in_time: float, now: float) -> None:
+        """Calls took too long; that many would have been finished in the time allowed."""
+        self._limit = max(1.0, min(self._limit, finished_in_time))
+        self._begin(now)
+
     def tick(self, now: float, latency: float | None) -> None:
-        period = max(_PERIOD_MIN, min(latency or 0.0, 5.0))
-        if now - self._began < period or not self._total:
-            return
-        share = self._refused / self._total
-        if share:
+        passed = now - self._began
+        latency = max(_PERIOD_MIN, latency or 0.0)
+        if self._refused and passed >= min(latency, _CUT_PERIOD_MAX):
+            share = self._refused / self._total
             used = min(self._limit, float(max(self._peak_busy, 1)))
             self._limit = max(1.0, used * (1 - share / 2))
-        elif self._peak_busy >= 0.8 * self.limit:
-            self._limit = min(self._slots_max, self._limit * _GROW + 1)
+            self._begin(now)
+        elif self._total and passed >= latency:
+            # Not sooner than the last growth can have shown its effect.
+            if self._peak_busy >= 0.8 * self.limit:
+                self._limit = min(self._slots_max, self._limit * _GROW + 1)
+            self._begin(now)
+
+    def _begin(self, now: float) -> None:
         self._began, self._total, self._refused, self._peak_busy = now, 0, 0, 0

@@ -12,6 +12,8 @@ from pipeline.control.health import Window
 from pipeline.control.latency import Latency
 from pipeline.control.limiter import Limiter
 
+METER_SECONDS = 60
+
 
 class StageControl:
     def __init__(self, name: str, slots: int, config: LaneConfig, now: float) -> None:
@@ -21,7 +23,7 @@ class StageControl:
         self.limiter = Limiter(slots, now)
         self.budget = RetryBudget(config.retry)
         self.latency = Latency()
-        self.meter = Window(60)
+        self.meter = Window(METER_SECONDS)
         self.busy = 0
         self._median: float = 0.0
 
@@ -59,6 +61,9 @@ class StageControl:
     def tick(self, now: float) -> None:
         self.latency.slide(now)
         self.meter.slide(now)
+        if self.breaker.count_slow_calls(now):
+            in_time = self.meter.total / METER_SECONDS * self.breaker.config.slow_after * 0.8
+            self.limiter.too_slow(in_time, now)
         self.breaker.tick(now)
         median = self.latency.quantiles(0.5)[0]
         self._median = median or 0.0

@@ -67,7 +67,7 @@ class PullStage:
         self._faults_in_a_row = 0
         handed = len(pulled.tickets) + pulled.malformed
         self.take_in(pulled, reserved)
-        room.settle(reserved, handed)
+        room.settle(reserved, handed, self._clock.monotonic())
         # A pull that came back poorer than it asked leaves room for another; a full one may go on itself.
         self.pool.wake()
         return 0.0 if handed else self.config.pull.interval * random.uniform(0.75, 1.25)
