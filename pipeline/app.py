@@ -23,7 +23,7 @@ from pipeline.clock import Clock, SystemClock
 from pipeline.config import LaneConfig, Settings, load
 from pipeline.errors import ConfigError
 from pipeline.events import Bus, Event, Kind, Level
-from pipeline.http import HttpClient
+from pipeline.http import CLIENTS, Client, HttpClient
 from pipeline.lane import Lane
 from pipeline.ports import Provider, Sink, Source
 from pipeline.pull.http import HttpSource
@@ -53,10 +53,12 @@ class Daemon:
         self.started_at = self.clock.monotonic()
         self.draining = False
         self.ready = False
+        client = CLIENTS[settings.daemon.http_client]
         self.lanes: Mapping[str, Lane] = {
-            name: build_lane(name, config, self.clock, self.bus) for name, config in settings.lanes.items()
+            name: build_lane(name, config, self.clock, self.bus, client)
+            for name, config in settings.lanes.items()
         }
-        self._alert_client = HttpClient(pool_size=2, max_body=1 << 16)
+        self._alert_client = client(pool_size=2, max_body=1 << 16)
         self.alerts = WecomAlerts(
             settings.alerts.wecom, Texts(settings.daemon.lang), self.clock, self.bus, self._post_alert
         )
@@ -159,24 +161,28 @@ class Daemon:
     ) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}
         reply = await self._alert_client.call("POST", url, timeout, params=params, headers=headers, body=body)
-        return reply.status, reply.body
+        return reply.status, bytes(reply.body)
 
 
-def build_lane(name: str, config: LaneConfig, clock: Clock, bus: Bus) -> Lane:
+def build_lane(
+    name: str, config: LaneConfig, clock: Clock, bus: Bus, client: type[Client] = HttpClient
+) -> Lane:
     simulated = (
         sim_ports(name, config.sim, clock) if "sim" in (config.source, config.provider, config.sink) else None
     )
-    source: Source = _end(config.source, simulated and simulated[0], HttpSource, config.pull, clock)
-    provider: Provider = _end(config.provider, simulated and simulated[1], HttpProvider, config.query, clock)
-    sink: Sink = _end(config.sink, simulated and simulated[2], HttpSink, config.callback, clock)
+    source: Source = _end(config.source, simulated and simulated[0], HttpSource, config.pull, clock, client)
+    provider: Provider = _end(
+        config.provider, simulated and simulated[1], HttpProvider, config.query, clock, client
+    )
+    sink: Sink = _end(config.sink, simulated and simulated[2], HttpSink, config.callback, clock, client)
     return Lane(name, config, source, provider, sink, clock, bus)
 
 
-def _end(kind: str, simulated: Any, over_http: Any, section: Any, clock: Clock) -> Any:
+def _end(kind: str, simulated: Any, over_http: Any, section: Any, clock: Clock, client: type[Client]) -> Any:
     if kind == "sim":
         return simulated
     if kind == "http":
-        return over_http(section, clock, section.workers * section.batch)
+        return over_http(section, clock, section.workers * section.batch, client)
     module, _, name = kind.partition(":")
     try:
         factory = getattr(importlib.import_module(module), name)

@@ -58,6 +58,7 @@ class DaemonConfig(Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"
     data_dir: str = "data"
+    http_client: Literal["native", "aiohttp"] = "native"
 
 
 class WebConfig(Section):

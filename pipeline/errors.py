@@ -7,11 +7,11 @@ TidegateError
 │   └── BadRequest      400
 ├── IllegalTransition   a state machine was asked for an edge it does not have: a bug
 └── CallFailed          one call to the outside ended without an answer
-    ├── TimedOut        its deadline came first
-    ├── Unreachable     refused, reset, DNS, hang-up
-    ├── Untrusted       TLS certificate refused
+    ├── Unreachable     nothing was sent: no connection, no DNS, no file descriptors
+    ├── Untrusted       nothing was sent: TLS certificate refused
+    ├── TimedOut        sent, and the deadline came before the whole answer
     ├── BodyTooLarge    more than `max_body`, counted after decompression
-    └── Garbled         an answer that is not HTTP, or not decodable
+    └── Garbled         sent, and then reset, hung up, not HTTP or not decodable
 """
 
 from __future__ import annotations

@@ -139,8 +139,9 @@ class Lane:
     def tick(self) -> None:
         self._tick_due = False
         self.controller.tick(self.snapshot())
-        if self.controller.room.reserve_possible(self.queue.depth):
-            self.pull.pool.wake()
+        for pool in self._pools:
+            pool.replace_hung()
+        self.pull.wake_if_room()
 
     def poke(self) -> None:
         """A breaker has tripped: do not wait for the next tick."""
@@ -196,8 +197,7 @@ class Lane:
 
     def _answered(self, ticket: Ticket, answer: Answer) -> None:
         self.callback.submit(ticket, answer)
-        if self.controller.room.reserve_possible(self.queue.depth):
-            self.pull.pool.wake()
+        self.pull.wake_if_room()
 
     def _step(self, stage: str, ticket: Ticket, what: str) -> None:
         now = self._clock.now()

@@ -83,7 +83,16 @@ class SlotPool(Generic[Job]):
         self._turnstile.notify_all()
 
     def start(self) -> None:
-        for number in range(len(self._tasks), self._size):
+        self._fill(self._size)
+
+    def replace_hung(self) -> None:
+        """A coroutine in a hung call is no slot until it returns: another stands in for it."""
+        hung = self._control.hung
+        if hung:
+            self._fill(self._size + hung + self._control.breaker.config.trials)
+
+    def _fill(self, size: int) -> None:
+        for number in range(len(self._tasks), size):
             self._tasks.add(asyncio.create_task(self._slot(), name=f"{self._control.name}-{number}"))
 
     async def drained(self) -> None:

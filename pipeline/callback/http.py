@@ -8,7 +8,7 @@ from pipeline.callback.body import BodyMaker
 from pipeline.clock import Clock
 from pipeline.config import CallbackConfig
 from pipeline.errors import CallFailed, Untrusted
-from pipeline.http import HttpClient, Response, retry_after
+from pipeline.http import Client, HttpClient, Response, retry_after
 from pipeline.ticket import Answer, Receipt, Ticket, Verdict
 
 #: A callback's answer is a few bytes; what is larger is not one.
@@ -16,11 +16,13 @@ ANSWER_MAX = 1 << 20
 
 
 class HttpSink:
-    def __init__(self, config: CallbackConfig, clock: Clock, pool_size: int) -> None:
+    def __init__(
+        self, config: CallbackConfig, clock: Clock, pool_size: int, client: type[Client] = HttpClient
+    ) -> None:
         self._clock = clock
         self._url = config.url + config.path
         self._success_codes = frozenset(config.success_codes)
-        self._client = HttpClient(pool_size + 2, ANSWER_MAX)
+        self._client = client(pool_size + 2, ANSWER_MAX)
         self._maker = BodyMaker(config)
 
     async def open(self) -> None:
@@ -51,7 +53,7 @@ class HttpSink:
         return Receipt(Verdict.ANSWERED)
 
 
-def _business_code(body: bytes) -> int | str | None:
+def _business_code(body: bytes | bytearray) -> int | str | None:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:

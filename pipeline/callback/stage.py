@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pipeline.clock import Clock
 from pipeline.config import LaneConfig
 from pipeline.control.controller import Controller
-from pipeline.events import Kind, Level
 from pipeline.ports import Sink
 from pipeline.queue.line import Line
 from pipeline.queue.ticket_queue import TicketQueue
@@ -153,12 +152,16 @@ class CallbackStage:
         self._controller.ledger.count("callback_faults")
         self._step("callback", ticket, str(Verdict.FAULT))
         if receipt.detail.startswith("TLS"):
-            self._controller.emit(Kind.TLS, Level.ERROR, "callback", {"error": receipt.detail})
+            self._controller.tls_refused("callback", receipt.detail)
         if ticket.callbacks > self.config.callback.retries:
             self._end(ticket, Outcome.RETRY_EXHAUSTED)
             return
         wait = self.config.callback.retry_interval * ticket.callbacks * random.uniform(0.7, 1.3)
-        self.line.delay(ticket, max(wait, receipt.retry_after or 0.0))
+        wait = max(wait, receipt.retry_after or 0.0)
+        if ticket.age(self._clock.now()) + wait > self.config.callback.max_age:
+            self._end(ticket, Outcome.RETRY_EXPIRED)
+        else:
+            self.line.delay(ticket, wait)
 
     def _end(self, ticket: Ticket, outcome: Outcome) -> None:
         self._controller.finish(ticket, outcome)

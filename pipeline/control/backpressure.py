@@ -17,6 +17,7 @@ from pipeline.control.health import Window
 
 _SAFETY = 0.8
 _EXIT_WINDOW = 30
+_AGAIN_WEIGHT = 0.01
 #: However slow it goes, this many may wait, or a mistaken estimate could never be put right.
 _MARK_MIN = 10
 
@@ -28,6 +29,7 @@ class Room:
         self._expected = float(self._limit)
         self._exits = Window(_EXIT_WINDOW)
         self._oldest_pulled = 0.0
+        self._again_share = 0.0
         self._first_pull: float | None = None
         self._last_pull = 0.0
         self._rate = 0.0
@@ -37,6 +39,7 @@ class Room:
 
     def reconfigure(self, config: LaneConfig) -> None:
         self._high_water = config.queue.high_water
+        self._low_water = config.queue.low_water
         self._pull_age = config.pull.max_age
         self._stale_age = config.query.stale_age
 
@@ -81,18 +84,29 @@ class Room:
     def pulled(self, age: float) -> None:
         self._oldest_pulled = max(age, self._oldest_pulled * 0.999)
 
-    def left(self, now: float) -> None:
-        """A ticket left the queue for good."""
+    def answered(self, now: float) -> None:
         self._exits.record(now)
+        self._again_share *= 1 - _AGAIN_WEIGHT
 
-    def tick(self, now: float, depth: int, asking: int) -> None:
-        """`asking` = queries under way: whoever joins the queue now waits for them too."""
+    def came_back(self) -> None:
+        """A query ended without a result: its ticket waits in the queue again."""
+        self._again_share += (1 - self._again_share) * _AGAIN_WEIGHT
+
+    def coming_back(self, asking: int) -> int:
+        """How many of the queries under way will need a place in the queue."""
+        return ceil(asking * self._again_share)
+
+    def tick(self, now: float, depth: int, asking: int, served: bool) -> None:
+        """`asking` = queries under way, for which whoever joins now waits too; `served` = they may begin."""
         self._exits.slide(now)
         self.peak = max(self.peak, depth)
         if self._exits.total and self._first_pull is not None:
             # While nothing leaves (an outage, or nothing to do) the last known rate is the best guess.
             self._rate = self._exits.total / min(_EXIT_WINDOW, max(1.0, now - self._first_pull))
             self.mark = int(min(self._high_water, max(_MARK_MIN, self._servable(now) - asking)))
+        if not served:
+            # Nobody is asking: what waits here only grows old. Upstream may have others to give it to.
+            self.mark = min(self.mark, 2 * self._low_water)
 
     def _servable(self, now: float) -> float:
         """How many can leave before the oldest is too old. While nobody pulls, they grow older upstream."""

@@ -63,12 +63,17 @@ class Breaker:
         self.mode = Mode.NORMAL
         self.window = Window(config.window)
         self.consecutive_faults = 0
-        self._generation = 0
+        self.generation = 0
         self._rung = 0
         self._until = now
         self._trials = self._good = self._bad = 0
         self._under_way: dict[Pass, None] = {}  # in order of beginning, so the slow ones are in front
         self._changes: list[Transition] = []
+
+    @property
+    def is_tripped(self) -> bool:
+        """Open, or not yet known to be well again."""
+        return self.mode in (Mode.OPEN, Mode.HALF_OPEN)
 
     @property
     def changed(self) -> bool:
@@ -89,7 +94,7 @@ class Breaker:
     def begin(self, now: float) -> Pass:
         trial = self.mode is Mode.HALF_OPEN
         self._trials += trial
-        issued = Pass(self._generation, now, trial)
+        issued = Pass(self.generation, now, trial)
         self._under_way[issued] = None
         return issued
 
@@ -103,7 +108,7 @@ class Breaker:
 
     def forget(self, issued: Pass) -> None:
         """The call ended in a way that says nothing about health: cancelled, or credit, or auth."""
-        if self._give_back(issued) and issued.trial and issued.generation == self._generation:
+        if self._give_back(issued) and issued.trial and issued.generation == self.generation:
             self._trials -= 1
 
     def trip(self, now: float, why: str) -> None:
@@ -112,7 +117,7 @@ class Breaker:
         pause = min(self.config.pause * 2**self._rung, self.config.pause_max)
         self._rung = min(self._rung + 1, 16)
         self._until = now + pause
-        self._generation += 1
+        self.generation += 1
         self.consecutive_faults = 0
         self._move(Mode.OPEN, why, pause)
 
@@ -131,7 +136,7 @@ class Breaker:
         return True
 
     def count_slow_calls(self, now: float) -> int:
-        """Calls open for `slow_after` are faults from now on, though nobody cuts them off."""
+        """Those that have become slow since the last look; each is one fault sample, now."""
         slow = 0
         for issued in list(self._under_way):
             if now - issued.began < self.config.slow_after:
@@ -141,7 +146,7 @@ class Breaker:
         return slow
 
     def _sample(self, issued: Pass, now: float, fault: bool) -> None:
-        if issued.generation != self._generation:
+        if issued.generation != self.generation:
             return
         self.window.record(now, marked=int(fault))
         self.consecutive_faults = self.consecutive_faults + 1 if fault else 0

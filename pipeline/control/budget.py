@@ -1,7 +1,9 @@
 """A bound on retries, so that they cannot keep an outage alive.
 
-At most `share` of the last minute's first calls plus `per_second`. A retry that succeeds gives its place
-back: when the far side has returned, what waited must not wait on a rule made for its absence.
+In any minute at most `share` of the calls plus `per_second`. That is for retries which fail. One that
+succeeds gives back its place and one more, so that retries which work at least every other time are not
+held back: when the far side has returned, or fails now and then, what waits must not wait on a rule made
+for its absence. From nothing to full speed the number doubles with every round of answers.
 """
 
 from __future__ import annotations
@@ -9,28 +11,41 @@ from __future__ import annotations
 from pipeline.config import RetryConfig
 from pipeline.control.health import Window
 
-_WINDOW_SECONDS = 60
+#: A burst of this many seconds' worth may be saved up, and is taken off the flow so that the sum holds.
+_BURST_SECONDS = 5.0
+_MINUTE = 60.0
+_SUCCESS_SECONDS = 10
+_REFUND = 2.0
 
 
 class RetryBudget:
     def __init__(self, config: RetryConfig) -> None:
         self.config = config
-        self._calls = Window(_WINDOW_SECONDS)
-        self._retries = Window(_WINDOW_SECONDS)
-        self._refunds = Window(_WINDOW_SECONDS)
+        self._successes = Window(_SUCCESS_SECONDS)
+        self._tokens = config.per_second * _BURST_SECONDS
+        self._filled_at: float | None = None
 
     def call(self, now: float) -> None:
-        self._calls.record(now)
+        self._add(now, self.config.share)
 
     def spend(self, now: float) -> bool:
         """True if one more retry may be made now, and counts it."""
-        for window in (self._calls, self._retries, self._refunds):
-            window.slide(now)
-        allowed = self.config.share * self._calls.total + self.config.per_second * _WINDOW_SECONDS
-        if self._retries.total - self._refunds.total + 1 > allowed:
+        self._add(now, 0.0)
+        if self._tokens < 1:
             return False
-        self._retries.record(now)
+        self._tokens -= 1 - self.config.share  # a retry is a call too
         return True
 
     def refund(self, now: float) -> None:
-        self._refunds.record(now)
+        """A retry succeeded."""
+        self._successes.record(now)
+        self._add(now, _REFUND)
+
+    def _add(self, now: float, tokens: float) -> None:
+        if self._filled_at is not None:
+            flow = self.config.per_second * (_MINUTE - _BURST_SECONDS) / _MINUTE
+            tokens += flow * (now - self._filled_at)
+        self._filled_at = now
+        self._successes.slide(now)
+        most = self.config.per_second * _BURST_SECONDS + self._successes.total
+        self._tokens = min(self._tokens + tokens, max(most, 1.0))

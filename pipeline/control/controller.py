@@ -32,6 +32,10 @@ log = structlog.get_logger()
 
 #: Smaller corrections of the wall clock are not worth a word.
 STEP_MIN = 1.0
+#: A larger step of the wall clock is believed only once the tickets agree with it.
+STEP_TAKEN = 30.0
+#: While the callback's breaker is open, a quarter of the backlog's bounds is enough to hold queries.
+BACKLOG_CAUTION = 4
 
 _SEVERITY = {
     Reason.MANUAL: EventLevel.INFO,
@@ -135,9 +139,12 @@ class Controller:
         elif change.before is Mode.OPEN:
             self.release((name,), Reason.BREAKER, "breaker")
 
+    def _out_of_order(self) -> bool:
+        return any(self.stages[name].breaker.is_tripped for name in ("query", "callback"))
+
     def _tick_drop_rate(self, now: float) -> None:
         before = self.drop_rate.level
-        if self.drop_rate.tick(now):
+        if self.drop_rate.tick(now, working=not self._out_of_order()):
             self._announce_drop_level(before)
         level, rate = self.drop_rate.level, self.drop_rate.rate
         if level is Level.TRIP and rate > self._tripped_at_rate:
@@ -162,11 +169,16 @@ class Controller:
             extra = numbers | {"threshold": threshold}
             self.hold(("pull", "query"), Reason.DROP_RATE, "drop rate", text, "operator only", extra=extra)
 
+    def depth_ahead(self, depth: int) -> int:
+        """The queue's depth with those that will come back from the queries under way."""
+        return depth + self.room.coming_back(self.stages["query"].busy)
+
     def _tick_backpressure(self, now: float, snapshot: Snapshot) -> None:
         room, config = self.room, self.config.queue
-        room.tick(now, snapshot.depth, self.stages["query"].busy)
+        query = self.stages["query"]
+        room.tick(now, snapshot.depth, query.busy, query.gate.is_open and not self._out_of_order())
         held = Reason.BACKPRESSURE in self.stages["pull"].gate.holds
-        full = snapshot.depth >= config.low_water and room.is_full(snapshot.depth)
+        full = snapshot.depth >= config.low_water and room.is_full(self.depth_ahead(snapshot.depth))
         if not held and (snapshot.depth >= config.high_water or full):
             numbers = {
                 "depth": snapshot.depth,
@@ -185,6 +197,9 @@ class Controller:
         fill = max(
             snapshot.backlog_bytes / config.backlog_bytes, snapshot.backlog_count / config.backlog_count
         )
+        if self.stages["callback"].breaker.is_tripped:
+            # Nobody takes what we would pay for now. A short outage needs no more than this to go on from.
+            fill *= BACKLOG_CAUTION
         held = Reason.CALLBACK_BACKLOG in self.stages["query"].gate.holds
         numbers = {"count": snapshot.backlog_count, "megabytes": round(snapshot.backlog_bytes / 1e6, 1)}
         if not held and fill > 1:
@@ -197,7 +212,7 @@ class Controller:
                 "by itself below half",
                 extra=numbers,
             )
-        elif held and fill < 0.5:
+        elif held and fill < 0.5 and self.stages["callback"].breaker.mode is not Mode.OPEN:
             self.release(("query",), Reason.CALLBACK_BACKLOG, "callback", numbers)
 
     def _tick_success_limit(self) -> None:
@@ -214,24 +229,31 @@ class Controller:
 
     def _tick_clock(self) -> None:
         step = self._clock.step()
-        if abs(step) > STEP_MIN and (abs(step) <= 30 or self.skew.would_fit(step)):
+        if abs(step) > STEP_MIN and (abs(step) <= STEP_TAKEN or self.skew.would_fit(step)):
             # Small corrections are taken as they come; a large one only once the tickets agree with it.
             self._clock.adopt()
             self.skew.clear()
         skew = self.skew.judge()
-        if skew is not None and not self._skewed:
+        skewed = skew is not None or abs(self._clock.step()) > STEP_TAKEN
+        if skewed == self._skewed:
+            return
+        self._skewed = skewed
+        if skew is not None:
             self.emit(Kind.CLOCK_SKEW, EventLevel.ERROR, "pull", skew.as_dict())
-        elif skew is None and abs(step) > 30 and not self._skewed:
+        elif skewed:
             detail = {"offset": round(step), "likely": "the system clock was set; the old time is kept"}
             self.emit(Kind.CLOCK_SKEW, EventLevel.WARNING, "pull", detail)
-        self._skewed = skew is not None or abs(self._clock.step()) > 30
+        else:
+            self.emit(Kind.CLOCK_SKEW, EventLevel.INFO, "pull", {"offset": 0, "likely": "over"})
 
     def _tick_pace(self) -> None:
         breakers = {name: stage.breaker.mode for name, stage in self.stages.items()}
         slowed = self.drop_rate.level is not Level.OK
         self.modes = pace.spread(breakers, slowed)
         for name, stage in self.stages.items():
-            stage.gate.set_slots(min(self._pace[name, self.modes[name]], stage.limiter.limit))
+            mode = self.modes[name]
+            slots = self._pace[name, mode]
+            stage.gate.set_slots(slots if mode is Mode.HALF_OPEN else min(slots, stage.limiter.limit))
 
     # -- holds -------------------------------------------------------------------------------------
 
@@ -300,6 +322,13 @@ class Controller:
         self.emit(
             Kind.WORKER_CRASHED, EventLevel.ERROR, stage, {"error": type(error).__name__, "where": where}
         )
+
+    def tls_refused(self, stage: str, detail: str) -> None:
+        """Said once; a call that goes through makes it news again."""
+        control = self.stages[stage]
+        if not control.tls_refused:
+            control.tls_refused = True
+            self.emit(Kind.TLS, EventLevel.ERROR, stage, {"error": detail})
 
     # -- saying it ---------------------------------------------------------------------------------
 

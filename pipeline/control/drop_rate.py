@@ -1,8 +1,9 @@
 """Dropped ÷ (delivered + dropped), and what follows from it.
 
-The level rises only when something was dropped since the last look. In a long outage everything is held,
-the old deliveries slide out of the window and the share of the old drops grows by itself: nobody should
-be hard-stopped for that.
+The window is ten minutes of work. In a long outage nothing is delivered, and if the old deliveries slid
+out of the window meanwhile, the few tickets lost at its beginning would look like everything: the daemon
+would stop for good in the middle of an outage that ends by itself. So time stands still here while a
+breaker is open, and the level rises only when something was dropped since the last look.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class DropRate:
         self._window = Window(config.window or 1)
         self._since_resume = [0, 0]
         self._fresh_drops = 0
+        self._stood_still = 0.0
+        self._last_tick: float | None = None
         self.level = Level.OK
 
     def delivered(self, now: float) -> None:
@@ -42,7 +45,7 @@ class DropRate:
         self._since_resume[0] += 1
         self._since_resume[1] += dropped
         if self.config.window:
-            self._window.record(now, marked=dropped)
+            self._window.record(now - self._stood_still, marked=dropped)
 
     def numbers(self) -> tuple[int, int]:
         """Delivered and dropped."""
@@ -59,10 +62,13 @@ class DropRate:
     def judged(self) -> bool:
         return sum(self.numbers()) >= self.config.min_total
 
-    def tick(self, now: float) -> bool:
+    def tick(self, now: float, working: bool = True) -> bool:
         """Look again; True if the level changed."""
+        if not working and self._last_tick is not None:
+            self._stood_still += now - self._last_tick
+        self._last_tick = now
         if self.config.window:
-            self._window.slide(now)
+            self._window.slide(now - self._stood_still)
         found = self._level_now()
         rises = _ORDER.index(found) > _ORDER.index(self.level)
         if rises and not self._fresh_drops:

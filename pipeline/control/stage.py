@@ -13,6 +13,8 @@ from pipeline.control.latency import Latency
 from pipeline.control.limiter import Limiter
 
 METER_SECONDS = 60
+#: Half-open trials hang too, in a provider that hangs: this many rounds of them fit in a ticket's life.
+HUNG_TRIALS = 10
 
 
 class StageControl:
@@ -25,12 +27,27 @@ class StageControl:
         self.latency = Latency()
         self.meter = Window(METER_SECONDS)
         self.busy = 0
+        self.hung = 0  # calls from before the breaker last opened: they say nothing and hold no slot
+        self._hung_max = slots + HUNG_TRIALS * config.breaker.trials
+        self._generation = self.breaker.generation
+        self.tls_refused = False
         self._median: float = 0.0
 
     def may_start(self) -> bool:
-        return self.gate.is_open and self.busy < self.gate.slots and self.breaker.admits()
+        if not self.gate.is_open or not self.breaker.admits():
+            return False
+        self._write_off()
+        return self.busy < self.gate.slots and self.hung < self._hung_max
+
+    def _write_off(self) -> None:
+        """A provider that hangs for four minutes must not keep its slots for four minutes."""
+        if self._generation != self.breaker.generation:
+            self._generation = self.breaker.generation
+            self.hung += self.busy
+            self.busy = 0
 
     def begin(self, now: float) -> Pass:
+        self._write_off()
         self.busy += 1
         return self.breaker.begin(now)
 
@@ -38,6 +55,7 @@ class StageControl:
         """The call came back and says something about the far side's health."""
         self._seen(issued, now, throttled)
         if ok:
+            self.tls_refused = False
             self.latency.record(now, now - issued.began)
             self.breaker.succeed(issued, now)
         else:
@@ -49,8 +67,12 @@ class StageControl:
         self.breaker.forget(issued)
 
     def _seen(self, issued: Pass, now: float, throttled: bool) -> None:
-        self.limiter.record(throttled, self.busy)
-        self.busy -= 1
+        self._write_off()
+        if issued.generation == self._generation:
+            self.limiter.record(throttled, self.busy)
+            self.busy -= 1
+        else:
+            self.hung -= 1
         self.meter.record(now)
 
     @property
@@ -63,8 +85,9 @@ class StageControl:
         self.meter.slide(now)
         if self.breaker.count_slow_calls(now):
             in_time = self.meter.total / METER_SECONDS * self.breaker.config.slow_after * 0.8
-            self.limiter.too_slow(in_time, now)
+            self.limiter.too_slow(max(in_time, float(self.breaker.config.trials)), now)
         self.breaker.tick(now)
+        self._write_off()
         median = self.latency.quantiles(0.5)[0]
         self._median = median or 0.0
         self.limiter.tick(now, median)
@@ -76,6 +99,7 @@ class StageControl:
             "mode": str(mode),
             "slots": self.gate.slots,
             "busy": self.busy,
+            "hung": self.hung,
             "rate_per_min": self.meter.total,
             "window": {
                 "total": window.total,

@@ -13,7 +13,7 @@ import orjson
 from pipeline.clock import Clock
 from pipeline.config import PullConfig
 from pipeline.errors import CallFailed, Untrusted
-from pipeline.http import HttpClient, Response, retry_after
+from pipeline.http import Client, HttpClient, Response, retry_after
 from pipeline.ports import Pulled
 from pipeline.pull.created import read_created
 from pipeline.ticket import Ticket, Verdict
@@ -24,11 +24,13 @@ FIELD_MAX = 512
 
 
 class HttpSource:
-    def __init__(self, config: PullConfig, clock: Clock, pool_size: int) -> None:
+    def __init__(
+        self, config: PullConfig, clock: Clock, pool_size: int, client: type[Client] = HttpClient
+    ) -> None:
         self._config = config
         self._clock = clock
         self._zone = ZoneInfo(config.timezone)
-        self._client = HttpClient(pool_size + 2, config.max_body)
+        self._client = client(pool_size + 2, config.max_body)
         self._reader = TicketReader(config)
 
     async def open(self) -> None:

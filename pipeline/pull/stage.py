@@ -56,7 +56,13 @@ class PullStage:
     def _next_job(self) -> int | None:
         if not self._control.may_start():
             return None
-        return self._controller.room.reserve(self._queue.depth) or None
+        controller = self._controller
+        return controller.room.reserve(controller.depth_ahead(self._queue.depth)) or None
+
+    def wake_if_room(self) -> None:
+        controller = self._controller
+        if controller.room.reserve_possible(controller.depth_ahead(self._queue.depth)):
+            self.pool.wake()
 
     async def _work(self, reserved: int) -> float:
         pulled = await self.call(reserved)
@@ -94,7 +100,7 @@ class PullStage:
             return 0.0
         self._controller.ledger.count("pull_faults")
         if detail.startswith("TLS"):
-            self._controller.emit(Kind.TLS, Level.ERROR, "pull", {"error": detail})
+            self._controller.tls_refused("pull", detail)
         self._faults_in_a_row += 1
         doublings = min(self._faults_in_a_row // 8, 5)
         wait = min(self.config.pull.interval * float(2**doublings), BACK_OFF_MAX)

@@ -9,7 +9,7 @@ import orjson
 from pipeline.clock import Clock
 from pipeline.config import QueryConfig
 from pipeline.errors import CallFailed, Garbled, TimedOut, Untrusted
-from pipeline.http import HttpClient, retry_after
+from pipeline.http import Client, HttpClient, retry_after
 from pipeline.query.reading import AnswerReader
 from pipeline.ticket import Answer, Ticket, Verdict
 
@@ -17,13 +17,16 @@ SIDE_CALL_TIMEOUT = 10.0
 
 
 class HttpProvider:
-    def __init__(self, config: QueryConfig, clock: Clock, pool_size: int) -> None:
+    def __init__(
+        self, config: QueryConfig, clock: Clock, pool_size: int, client: type[Client] = HttpClient
+    ) -> None:
         self._config = config
         self._clock = clock
         self._url = config.url + config.path
-        self._client = HttpClient(pool_size + 2, config.max_body)
+        self._client = client(pool_size + 2, config.max_body)
         self._reader = AnswerReader(config)
         self._authorization = {"Authorization": f"Bearer {config.token.get_secret_value()}"}
+        self._template = [_hole(name, value, config) for name, value in config.body.items()]
         self._headers = self._authorization | {"Content-Type": "application/json"}
 
     async def open(self) -> None:
@@ -45,10 +48,9 @@ class HttpProvider:
         return self._reader.read(reply.status, reply.body, wait)
 
     def _fill(self, ticket: Ticket) -> dict[str, Any]:
-        known = {"language": self._config.language, **ticket.payload}
+        payload = ticket.payload
         return {
-            name: known.get(value[1:], "") if isinstance(value, str) and value.startswith("$") else value
-            for name, value in self._config.body.items()
+            name: value if key is None else payload.get(key, value) for name, key, value in self._template
         }
 
     async def credits(self) -> float | None:
@@ -59,3 +61,10 @@ class HttpProvider:
             return float(sum(entry["credit"] for entry in entries))
         except (CallFailed, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             return None
+
+
+def _hole(name: str, value: Any, config: QueryConfig) -> tuple[str, str | None, Any]:
+    """A field of the query, the part of the ticket that fills it, and what stands there otherwise."""
+    if not isinstance(value, str) or not value.startswith("$"):
+        return name, None, value
+    return name, value[1:], config.language if value == "$language" else ""

@@ -45,7 +45,7 @@ class AnswerReader:
         self._fault = frozenset(config.fault_codes)
         self._credit = frozenset(config.credit_codes)
 
-    def read(self, status: int, body: bytes, retry_after: float | None = None) -> Answer:
+    def read(self, status: int, body: bytes | bytearray, retry_after: float | None = None) -> Answer:
         """CONTRACT's table, in its order of care: a credit code inside a 429 is `credit`."""
         envelope = _envelope(body)
         code = _code(envelope)
@@ -66,7 +66,9 @@ class AnswerReader:
             return Answer(Verdict.FAULT, detail="not JSON", maybe_paid=status == 200)
         return self._result(status, envelope, body)
 
-    def _result(self, status: int, envelope: _Envelope | Mapping[str, Any], body: bytes) -> Answer:
+    def _result(
+        self, status: int, envelope: _Envelope | Mapping[str, Any], body: bytes | bytearray
+    ) -> Answer:
         if isinstance(envelope, _Envelope):
             response = bytes(envelope.response)
             if status == 200 and envelope.success is True and _has_item(response):
@@ -75,10 +77,10 @@ class AnswerReader:
                 return Answer(Verdict.OFFLINE, response)
         if 300 <= status < 400:
             return Answer(Verdict.FAULT, detail=f"HTTP {status}: redirects are not followed")
-        return Answer(Verdict.OFFLINE, body, detail=f"HTTP {status}")
+        return Answer(Verdict.OFFLINE, bytes(body), detail=f"HTTP {status}")
 
 
-def _envelope(body: bytes) -> _Envelope | Mapping[str, Any] | None:
+def _envelope(body: bytes | bytearray) -> _Envelope | Mapping[str, Any] | None:
     """The envelope; an empty mapping for JSON of another shape; None for what is not JSON at all."""
     try:
         return _read_envelope(body)

@@ -9,7 +9,6 @@ from pipeline.clock import Clock
 from pipeline.config import LaneConfig
 from pipeline.control.controller import Controller
 from pipeline.control.gate import Reason
-from pipeline.events import Kind, Level
 from pipeline.ports import Provider
 from pipeline.queue.ticket_queue import TicketQueue
 from pipeline.slots import SlotPool
@@ -128,7 +127,7 @@ class QueryStage:
             self._control.budget.refund(self._clock.monotonic())
         if verdict.is_result:
             self._controller.ledger.count(verdict)
-            self._controller.room.left(self._clock.monotonic())
+            self._controller.room.answered(self._clock.monotonic())
             self._submit(ticket, answer)
         elif verdict is Verdict.PROCESSING:
             ticket.faults = 0
@@ -140,7 +139,12 @@ class QueryStage:
             self._fault(ticket, answer)
 
     def _again(self, ticket: Ticket, answer: Answer, wait: float) -> None:
-        self._queue.line.delay(ticket, max(answer.retry_after or 0.0, wait * random.uniform(0.8, 1.2)))
+        self._controller.room.came_back()
+        wait = max(answer.retry_after or 0.0, wait * random.uniform(0.8, 1.2))
+        if ticket.age(self._clock.now()) + wait > self.config.query.max_age:
+            self.drop(ticket, Outcome.QUERY_EXPIRED)
+        else:
+            self._queue.line.delay(ticket, wait)
 
     def _fault(self, ticket: Ticket, answer: Answer) -> None:
         ledger = self._controller.ledger
@@ -148,7 +152,7 @@ class QueryStage:
         if answer.maybe_paid:
             ledger.count("maybe_paid")
         if answer.detail.startswith("TLS"):
-            self._controller.emit(Kind.TLS, Level.ERROR, "query", {"error": answer.detail})
+            self._controller.tls_refused("query", answer.detail)
         ticket.faults += 1
         retry = self.config.retry
         self._again(ticket, answer, min(retry.delay * 2 ** min(ticket.faults - 1, 10), retry.delay_max))
@@ -165,7 +169,6 @@ class QueryStage:
     def drop(self, ticket: Ticket, outcome: Outcome) -> None:
         """End this ticket; those that joined it go on without it."""
         self._controller.finish(ticket, outcome)
-        self._controller.room.left(self._clock.monotonic())
         self._step("query", ticket, str(ticket.outcome))
         self._queue.promote(ticket)
         self._queue.leave(ticket, delivered=False)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipeline.errors import CallFailed
@@ -20,8 +21,7 @@ _PATH_SAFE = "/:@!$&'()*+,;=~%"
 _FIELDS = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\r\n)*")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where connections lead; those of one origin can stand in for each other."""
 
     host: str
@@ -58,14 +58,11 @@ def target_of(url: str) -> Target:
 
 
 @lru_cache(maxsize=64)
-def _opening(method: str, url: str) -> str:
+def _opening(method: str, url: str) -> tuple[str, str]:
+    """The head up to the end of the target, where parameters go, and what follows from there."""
     target = target_of(url)
     line = f"{target.path}?{target.query}" if target.query else target.path
-    return f"{method} {line} HTTP/1.1\r\nHost: {target.authority}\r\n{header_lines(COMMON)}"
-
-
-def with_params(url: str, params: Mapping[str, str]) -> str:
-    return f"{url}{'&' if '?' in url else '?'}{urlencode(params)}"
+    return f"{method} {line}", f" HTTP/1.1\r\nHost: {target.authority}\r\n{header_lines(COMMON)}"
 
 
 def header_lines(headers: Mapping[str, str]) -> str:
@@ -77,13 +74,18 @@ def header_lines(headers: Mapping[str, str]) -> str:
 
 
 def request_bytes(
-    method: str, url: str, headers: Mapping[str, str] | None, body: bytes | None
+    method: str,
+    url: str,
+    params: Mapping[str, str] | None,
+    headers: Mapping[str, str] | None,
+    body: bytes | None,
 ) -> tuple[bytes, bytes]:
-    """What to write: the head with a small body, and a large body apart."""
-    head = _opening(method, url)
-    if headers:
-        head += header_lines(headers)
+    """What to write: the head, with the body if that is small, and a large body apart."""
+    line, head = _opening(method, url)
+    if params:
+        line += ("&" if "?" in line else "?") + urlencode(params)
+    fields = header_lines(headers) if headers else ""
     if body is None:
-        return f"{head}\r\n".encode(), b""
-    whole = f"{head}Content-Length: {len(body)}\r\n\r\n".encode()
+        return f"{line}{head}{fields}\r\n".encode(), b""
+    whole = f"{line}{head}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
     return (whole, body) if len(body) > JOIN_MAX else (whole + body, b"")

@@ -45,7 +45,6 @@ class Connection(asyncio.BufferedProtocol):
         "heard",
         "idle_since",
         "usable",
-        "used",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scratch: memoryview, max_body: int) -> None:
@@ -65,21 +64,23 @@ class Connection(asyncio.BufferedProtocol):
         self._chunks: Chunks | None = None
         self.closed = loop.create_future()
         self.usable = False
-        self.used = False  # a request went out before this one
         self.heard = False  # a byte of this response came in
         self.idle_since = 0.0
 
     # -- the pool's side ---------------------------------------------------------------------------
 
-    async def exchange(self, method: str, head: bytes, body: bytes, deadline: float, timeout: float) -> Response:
+    async def exchange(
+        self, method: str, request: tuple[bytes, bytes], deadline: float, timeout: float
+    ) -> Response:
         """One request and its response. However it fails, the connection is gone with it."""
-        waiter = self._waiter = self._loop.create_future()
+        waiter: asyncio.Future[Response] = self._loop.create_future()
+        self._waiter = waiter
         self._method = method
         self.heard = False
-        if body:
-            self._transport.writelines((head, body))
+        if request[1]:
+            self._transport.writelines(request)
         else:
-            self._transport.write(head)
+            self._transport.write(request[0])
         timer = self._loop.call_at(deadline, self._expire, timeout)
         try:
             return await waiter
@@ -89,15 +90,10 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             timer.cancel()
             self._waiter = None
-            self.used = True
 
     def abort(self) -> None:
         self.usable = False
         self._transport.abort()
-
-    def close(self) -> None:
-        self.usable = False
-        self._transport.close()
 
     def is_quiet(self) -> bool:
         """Nothing half-sent: a server may answer before it has read the whole request."""

@@ -37,17 +37,21 @@ class Pool:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: dict[Origin, list[Connection]] = {}
         self._open: set[Connection] = set()
+        self._connecting = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
 
     # -- permits -----------------------------------------------------------------------------------
 
+    def permit_now(self) -> bool:
+        if self._permits > 0 and not self._closed:
+            self._permits -= 1
+            return True
+        return False
+
     async def permit(self) -> None:
         if self._closed:
             raise Unreachable("the client is closed")
-        if self._permits > 0:
-            self._permits -= 1
-            return
         turn = self._loop.create_future()
         self._waiting.append(turn)
         try:
@@ -79,7 +83,7 @@ class Pool:
                 continue
             if connection.idle_since > oldest:
                 return connection
-            connection.close()
+            connection.abort()
         return None
 
     def release(self, origin: Origin, connection: Connection) -> None:
@@ -99,7 +103,7 @@ class Pool:
             kept = [c for c in stack if c.usable and c.idle_since > oldest]
             for connection in stack:
                 if connection.usable and connection.idle_since <= oldest:
-                    connection.close()
+                    connection.abort()
             if kept:
                 self._idle[origin] = kept
             else:
@@ -110,15 +114,18 @@ class Pool:
     async def connect(self, origin: Origin) -> Connection:
         """A fresh connection. Whatever goes wrong here, nothing has been sent."""
         self._make_room()
+        self._connecting += 1
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 connection = await self._connect(origin)
         except TimeoutError:
             raise Unreachable(f"cannot connect within {CONNECT_TIMEOUT:.0f} s") from None
         except ssl.SSLError as error:
-            raise Untrusted(f"TLS refused: {_tls_reason(error)}") from None
+            raise refused(error) from None
         except OSError as error:
             raise Unreachable(reason(error)) from None
+        finally:
+            self._connecting -= 1
         self._open.add(connection)
         connection.closed.add_done_callback(lambda _: self._open.discard(connection))
         if self._closed:
@@ -128,13 +135,13 @@ class Pool:
 
     def _make_room(self) -> None:
         """Idle connections to elsewhere count too."""
-        if len(self._open) < self._size:
+        if len(self._open) + self._connecting < self._size:
             return
         for stack in self._idle.values():
             while stack:
                 connection = stack.pop(0)
                 if connection.usable:
-                    connection.close()
+                    connection.abort()
                     return
 
     async def _connect(self, origin: Origin) -> Connection:
@@ -200,10 +207,9 @@ def reason(error: OSError) -> str:
     return f"{type(error).__name__}: {error.strerror or 'cannot connect'}"
 
 
-def _tls_reason(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{type(error).__name__}: {error.verify_message}"
-    return type(error).__name__
-
-
-__all__ = ["CallFailed", "Pool", "reason"]
+def refused(error: ssl.SSLError) -> CallFailed:
+    """A certificate we do not trust, or TLS that makes no sense; a hang-up is neither."""
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return Unreachable("hung up during the TLS handshake")
+    detail = getattr(error, "verify_message", "")
+    return Untrusted(f"TLS refused: {type(error).__name__}{': ' if detail else ''}{detail}")
