@@ -144,7 +144,7 @@ class Lane:
         self.pull.wake_if_room()
 
     def poke(self) -> None:
-        """A breaker has tripped: do not wait for the next tick."""
+        """Something that cannot wait for the next tick: a trip, or a queue about to run dry."""
         if not self._tick_due:
             self._tick_due = True
             asyncio.get_running_loop().call_soon(self.tick)
@@ -206,7 +206,8 @@ class Lane:
         self._steps[stage].append(step)
         for listener in self._listeners:
             listener(step)
-        if self.controller.stages[stage].breaker.changed:
+        controller = self.controller
+        if controller.stages[stage].breaker.changed or controller.backpressure_is_over(self.queue.depth):
             self.poke()
 
     def recent_steps(self) -> list[Step]:

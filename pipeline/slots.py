@@ -70,6 +70,7 @@ class SlotPool(Generic[Job]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._working = 0
+        self.engaged = 0  # slots at work, or resting from it
         control.gate.on_change = self.wake_all
 
     @property
@@ -122,9 +123,13 @@ class SlotPool(Generic[Job]):
                 self._crashed(None, error)
                 await self._clock.sleep(CRASH_PAUSE)
                 continue
-            rest = await self._run(job)
-            if rest:
-                await self._clock.sleep(rest)
+            self.engaged += 1
+            try:
+                rest = await self._run(job)
+                if rest:
+                    await self._clock.sleep(rest)
+            finally:
+                self.engaged -= 1
 
     async def _run(self, job: Job) -> float:
         self._working += 1

@@ -29,7 +29,11 @@ class AiohttpClient:
         trace.on_request_headers_sent.append(_note_sent)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._pool_size, ttl_dns_cache=60, keepalive_timeout=IDLE_MAX
+                limit=self._pool_size,
+                ttl_dns_cache=60,
+                keepalive_timeout=IDLE_MAX,
+                # aiohttp's own is made when it is imported, before SSL_CERT_FILE may have been set.
+                ssl=ssl.create_default_context(),
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),

@@ -9,6 +9,7 @@ from pipeline.clock import Clock
 from pipeline.config import LaneConfig
 from pipeline.control.controller import Controller
 from pipeline.control.gate import Reason
+from pipeline.control.pollers import Pollers
 from pipeline.events import Kind, Level
 from pipeline.ports import Pulled, Source
 from pipeline.queue.ticket_queue import Offer, TicketQueue
@@ -43,6 +44,7 @@ class PullStage:
         self._submit = submit
         self._faults_in_a_row = 0
         pull = config.pull
+        self._pollers = Pollers(pull.workers * pull.batch)
         self.pool = SlotPool[int](
             self._control,
             pull.workers * pull.batch,
@@ -55,6 +57,8 @@ class PullStage:
 
     def _next_job(self) -> int | None:
         if not self._control.may_start():
+            return None
+        if self.pool.engaged >= self._pollers.number:
             return None
         controller = self._controller
         return controller.room.reserve(controller.depth_ahead(self._queue.depth)) or None
@@ -74,9 +78,11 @@ class PullStage:
         handed = len(pulled.tickets) + pulled.malformed
         self.take_in(pulled, reserved)
         room.settle(reserved, handed, self._clock.monotonic())
+        self._pollers.learn(reserved, handed)
         # A pull that came back poorer than it asked leaves room for another; a full one may go on itself.
         self.pool.wake()
-        return 0.0 if handed else self.config.pull.interval * random.uniform(0.75, 1.25)
+        missing = max(0.0, 1 - handed / reserved)
+        return self.config.pull.interval * missing * random.uniform(0.75, 1.25)
 
     async def call(self, limit: int) -> Pulled | None:
         """One pull, with its evidence recorded."""
