@@ -231,6 +231,9 @@ class Lane:
         self.controller.pause(by, reason, for_seconds)
 
     def resume(self, by: str, reason: str = "") -> list[str]:
+        # What grew too old behind the holds ends now, or it would count against the fresh start.
+        self.query.clean(stale=True)
+        self.callback.clean()
         released = self.controller.resume(by, self.snapshot(), reason)
         self.tick()
         return released

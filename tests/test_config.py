@@ -107,6 +107,7 @@ def test_our_own_variables_are_not_configuration_keys(tmp_path: Path) -> None:
         ("[web]\nport = 'many'\n" + SIM_LANE, "web.port:"),
         ("[web]\nport = 70000\n" + SIM_LANE, "web.port:"),
         ("[daemon]\nlang = 'fr'\n" + SIM_LANE, "daemon.lang:"),
+        ("[daemon]\nhttp_client = 'curl'\n" + SIM_LANE, "daemon.http_client:"),
         (SIM_LANE + "[lanes.shopee.pull]\ntimezone = 'Mars/Base'\n", "lanes.shopee.pull.timezone:"),
         (SIM_LANE + "[lanes.shopee.pull]\nurl = 'ftp://x'\n", "lanes.shopee.pull.url:"),
         (SIM_LANE + "[lanes.shopee.queue]\nlow_water = 900\n", "lanes.shopee.queue: low_water (900)"),

@@ -34,6 +34,7 @@ class Room:
         self._last_pull = 0.0
         self._rate = 0.0
         self.reserved = 0
+        self.reservations = 0  # how many there were
         self.mark = config.queue.low_water
         self.peak = 0
 
@@ -54,6 +55,7 @@ class Room:
             return 0
         wanted = min(self.expected, room)
         self.reserved += wanted
+        self.reservations += 1
         return wanted
 
     def reserve_possible(self, depth: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -56,10 +56,10 @@ class Gate:
         return not self.holds
 
     def hold(self, hold: Hold) -> bool:
-        """True if this reason was not holding before."""
-        fresh = hold.reason not in self.holds
-        self.holds[hold.reason] = hold
-        return fresh
+        """True if this reason was not holding before. One that was keeps its beginning."""
+        standing = self.holds.get(hold.reason)
+        self.holds[hold.reason] = hold if standing is None else replace(hold, since=standing.since)
+        return standing is None
 
     def release(self, reason: Reason) -> Hold | None:
         """The hold that ended, or None if there was none."""

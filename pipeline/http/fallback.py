@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -16,6 +17,8 @@ from pipeline.http.reply import Response, decoded
 from pipeline.http.request import COMMON, header_lines
 
 READ_BUFFER = 256 * 1024
+#: aiohttp warns of larger bytes and wants to write them piece by piece.
+WHOLE_MAX = 1 << 20
 
 
 class AiohttpClient:
@@ -71,7 +74,7 @@ class AiohttpClient:
                     url,
                     params=params,
                     headers=headers,
-                    data=body,
+                    data=io.BytesIO(body) if body is not None and len(body) > WHOLE_MAX else body,
                     allow_redirects=False,
                     trace_request_ctx=progress,
                 ) as reply,

@@ -20,8 +20,6 @@ from pipeline.http.resolver import AddressInfo, Resolver
 CONNECT_TIMEOUT = 10.0
 #: Node closes idle connections after 5 s; a request sent at that moment is lost. We go first.
 IDLE_MAX = 4.0
-#: Room for a whole callback body, so that one write takes it; the kernel's default grows only slowly.
-SEND_BUFFER = 256 * 1024
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -146,9 +144,12 @@ class Pool:
 
     async def _connect(self, origin: Origin) -> Connection:
         error: OSError | None = None
-        for address in await self._resolver.addresses(origin.host, origin.port):
+        addresses = await self._resolver.addresses(origin.host, origin.port)
+        for address in addresses:
             try:
-                sock = await self._dial(address)
+                # An address that swallows packets must not use up the time of the next.
+                async with asyncio.timeout(CONNECT_TIMEOUT / len(addresses)):
+                    sock = await self._dial(address)
             except OSError as failed:
                 error = failed
                 if failed.errno in _NO_DESCRIPTORS:
@@ -164,7 +165,6 @@ class Pool:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
             await self._loop.sock_connect(sock, where)
         except BaseException:
             sock.close()

@@ -10,7 +10,6 @@ from pipeline.config import LaneConfig
 from pipeline.control.controller import Controller
 from pipeline.control.gate import Reason
 from pipeline.control.pollers import Pollers
-from pipeline.events import Kind, Level
 from pipeline.ports import Pulled, Source
 from pipeline.queue.ticket_queue import Offer, TicketQueue
 from pipeline.slots import SlotPool
@@ -18,7 +17,6 @@ from pipeline.ticket import Outcome, Ticket, Verdict
 
 #: What "0 = no time-out" means for a pull, which has no ticket whose deadline could end it.
 PULL_TIMEOUT = 60.0
-BACK_OFF_MAX = 30.0
 
 StepSink = Callable[[str, Ticket, str], None]
 
@@ -42,7 +40,6 @@ class PullStage:
         self._clock = clock
         self._step = step
         self._submit = submit
-        self._faults_in_a_row = 0
         pull = config.pull
         self._pollers = Pollers(pull.workers * pull.batch)
         self.pool = SlotPool[int](
@@ -74,7 +71,6 @@ class PullStage:
         if pulled is None or pulled.verdict is not Verdict.ANSWERED:
             room.give_back(reserved)
             return self._back_off(pulled)
-        self._faults_in_a_row = 0
         handed = len(pulled.tickets) + pulled.malformed
         self.take_in(pulled, reserved)
         room.settle(reserved, handed, self._clock.monotonic())
@@ -107,11 +103,9 @@ class PullStage:
         self._controller.ledger.count("pull_faults")
         if detail.startswith("TLS"):
             self._controller.tls_refused("pull", detail)
-        self._faults_in_a_row += 1
-        doublings = min(self._faults_in_a_row // 8, 5)
-        wait = min(self.config.pull.interval * float(2**doublings), BACK_OFF_MAX)
+        # No longer pauses here: an upstream that stays down is the breaker's to wait for.
         asked = pulled.retry_after if pulled and pulled.retry_after is not None else 0.0
-        return max(asked, wait * random.uniform(0.5, 1.0))
+        return max(asked, self.config.pull.interval * random.uniform(0.75, 1.25))
 
     def refuse(self, detail: str) -> None:
         self._controller.hold(
@@ -142,8 +136,7 @@ class PullStage:
             return tickets
         for ticket in tickets[room:]:
             self._controller.finish(ticket, Outcome.OVERFLOW)
-        detail = {"asked": asked, "got": len(tickets), "count": len(tickets) - room}
-        self._controller.emit(Kind.OVERFLOW, Level.WARNING, "pull", detail)
+        self._controller.overflowed(asked, len(tickets), len(tickets) - room)
         return tickets[:room]
 
     def _sort(self, ticket: Ticket, now: float) -> None:

@@ -8,7 +8,7 @@ import orjson
 
 from pipeline.clock import Clock
 from pipeline.config import QueryConfig
-from pipeline.errors import CallFailed, Garbled, TimedOut, Untrusted
+from pipeline.errors import BodyTooLarge, CallFailed, Garbled, TimedOut, Untrusted
 from pipeline.http import Client, HttpClient, retry_after
 from pipeline.query.reading import AnswerReader
 from pipeline.ticket import Answer, Ticket, Verdict
@@ -40,8 +40,8 @@ class HttpProvider:
         try:
             reply = await self._client.call("POST", self._url, timeout, headers=self._headers, body=body)
         except CallFailed as error:
-            # An answer that broke off, or never came, may have been paid for all the same.
-            maybe_paid = isinstance(error, Garbled | TimedOut)
+            # An answer that broke off, was too large or never came may have been paid for all the same.
+            maybe_paid = isinstance(error, Garbled | TimedOut | BodyTooLarge)
             untrusted = "TLS: " if isinstance(error, Untrusted) else ""
             return Answer(Verdict.FAULT, detail=f"{untrusted}{error}", maybe_paid=maybe_paid)
         wait = retry_after(reply.headers, self._clock.now()) if "Retry-After" in reply.headers else None

@@ -155,7 +155,10 @@ class QueryStage:
             self._controller.tls_refused("query", answer.detail)
         ticket.faults += 1
         retry = self.config.retry
-        self._again(ticket, answer, min(retry.delay * 2 ** min(ticket.faults - 1, 10), retry.delay_max))
+        # Too many calls at once are the limiter's to cure; a ticket that waited longer for each refusal
+        # would be overtaken by younger ones until its time is up.
+        doublings = 0 if answer.throttled else min(ticket.faults - 1, 10)
+        self._again(ticket, answer, min(retry.delay * 2**doublings, retry.delay_max))
 
     def _refused(self, ticket: Ticket, answer: Answer) -> None:
         """Credit or auth: the ticket goes back unharmed, and nobody asks until a probe gets through."""
@@ -173,9 +176,11 @@ class QueryStage:
         self._queue.promote(ticket)
         self._queue.leave(ticket, delivered=False)
 
-    def clean(self) -> int:
-        """Every 30 s: what grew too old while waiting."""
+    def clean(self, stale: bool = False) -> int:
+        """Every 30 s: what grew too old while waiting; `stale` = too old for a first query too."""
         now, max_age = self._clock.now(), self.config.queue.max_age
+        if stale:
+            max_age = min(max_age, self.config.query.stale_age - self._time_needed())
         expired = self._queue.line.remove(lambda ticket: ticket.age(now) > max_age)
         for ticket in expired:
             self.drop(ticket, Outcome.QUEUE_EXPIRED)

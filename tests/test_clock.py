@@ -1,0 +1,81 @@
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline import clock as module
+from pipeline.clock import SystemClock
+
+
+class Machine:
+    """A machine's clocks, set by hand; `suspended` counts in boot time and not in monotonic time."""
+
+    def __init__(self) -> None:
+        self.wall, self.up, self.suspended = 1_760_000_000.0, 5_000.0, 0.0
+
+    def pass_time(self, seconds: float) -> None:
+        self.wall += seconds
+        self.up += seconds
+
+
+def put_in_place(monkeypatch: pytest.MonkeyPatch, *, boottime: bool) -> Machine:
+    machine = Machine()
+    fake = SimpleNamespace(time=lambda: machine.wall, monotonic=lambda: machine.up)
+    if boottime:
+        fake.CLOCK_BOOTTIME = 7
+        fake.clock_gettime = lambda which: {7: machine.up + machine.suspended}[which]
+    monkeypatch.setattr(module, "time", fake)
+    return machine
+
+
+@pytest.fixture(params=[True, False], ids=["boottime", "monotonic only"])
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return put_in_place(monkeypatch, boottime=request.param)
+
+
+def test_now_is_the_wall_clock_and_goes_on_with_time(machine: Machine):
+    clock = SystemClock()
+    assert clock.now() == machine.wall
+    machine.pass_time(100)
+    assert clock.now() == machine.wall
+    assert clock.step() == 0.0
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_an_hours_step_of_the_wall_clock_leaves_now_steady_and_shows_as_a_step(machine: Machine, step: float):
+    clock = SystemClock()
+    before, monotonic = clock.now(), clock.monotonic()
+    machine.wall += step
+    machine.pass_time(5)
+    assert clock.now() == before + 5
+    assert clock.monotonic() == monotonic + 5
+    assert clock.step() == step
+
+
+def test_a_step_adopted_is_no_step_any_more(machine: Machine):
+    clock = SystemClock()
+    machine.wall += 3600
+    clock.adopt()
+    assert clock.now() == machine.wall
+    assert clock.step() == 0.0
+
+
+def test_a_machine_that_was_suspended_wakes_up_with_older_tickets(monkeypatch: pytest.MonkeyPatch):
+    machine = put_in_place(monkeypatch, boottime=True)
+    clock = SystemClock()
+    machine.wall += 600
+    machine.suspended += 600
+    assert clock.now() == machine.wall
+    assert clock.step() == 0.0
+
+
+def test_the_real_clock_tells_the_real_time():
+    clock = SystemClock()
+    assert abs(clock.now() - time.time()) < 5
+    assert abs(clock.step()) < 5
+    assert clock.monotonic() <= clock.monotonic()
+    assert clock.now() <= clock.now()
+
+
+async def test_sleeping_for_nothing_returns():
+    await SystemClock().sleep(0)

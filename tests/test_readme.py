@@ -1,0 +1,121 @@
+"""The READMEs say the same in two languages, and what they name exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from pipeline.config import Settings
+from pipeline.control.gate import Reason
+from pipeline.reload import is_live
+
+ROOT = Path(__file__).parent.parent
+NAMES = ("README.md", "README.zh.md")
+ENGLISH, CHINESE = ((ROOT / name).read_text(encoding="utf-8") for name in NAMES)
+BOTH = pytest.mark.parametrize("text", [ENGLISH, CHINESE], ids=NAMES)
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_KEY = re.compile(r"`((?:daemon|web|journal|alerts|lanes)(?:\.[\w<>]+)*)`")
+
+
+def prose(text: str) -> str:
+    return _FENCE.sub("", text)
+
+
+def headings(text: str) -> list[int]:
+    return [len(marks) for marks in re.findall(r"^(#+) ", prose(text), re.MULTILINE)]
+
+
+def blocks(text: str) -> list[tuple[str, list[str]]]:
+    """Language and lines of every code block, without remarks, which are translated."""
+    found = []
+    for language, body in _FENCE.findall(text):
+        lines = [re.sub(r"(^|\s+)# .*", "", line) for line in body.splitlines()]
+        found.append((language, [line for line in lines if line.strip()]))
+    return found
+
+
+def anchors(text: str) -> list[str]:
+    return re.findall(r'<a id="([^"]+)"></a>', text)
+
+
+def links(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", prose(text))
+
+
+def keys_in_tables(text: str) -> set[str]:
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    return {key for row in rows for key in _KEY.findall(row)}
+
+
+def live_keys(text: str) -> set[str]:
+    """The keys of the second table of configuration: what SIGHUP changes."""
+    table = text.split("**SIGHUP**")[1].split("\n## ")[0]
+    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("| `")]
+    return {key for row in rows for key in _KEY.findall(row) if not key.endswith(".window")}
+
+
+def known_keys(model: type[BaseModel], path: str = "") -> Iterator[str]:
+    """Every section and key, with <lane> for a lane's name."""
+    for name, field in model.model_fields.items():
+        here = f"{path}.{name}" if path else name
+        kind: Any = field.annotation
+        if get_origin(kind) is dict and name == "lanes":
+            here, kind = f"{here}.<lane>", get_args(kind)[1]
+        yield here
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from known_keys(kind, here)
+
+
+def test_both_languages_have_the_same_headings() -> None:
+    assert headings(ENGLISH) == headings(CHINESE)
+
+
+def test_both_languages_show_the_same_commands() -> None:
+    assert blocks(ENGLISH) == blocks(CHINESE)
+
+
+def test_both_languages_have_the_same_anchors_links_and_keys() -> None:
+    swapped = {"README.md": "README.zh.md"}
+    assert anchors(ENGLISH) == anchors(CHINESE)
+    assert sorted(links(ENGLISH)) == sorted(swapped.get(link, link) for link in links(CHINESE))
+    assert keys_in_tables(ENGLISH) == keys_in_tables(CHINESE)
+
+
+@BOTH
+def test_the_runbook_has_an_entry_for_every_hold(text: str) -> None:
+    assert {f"hold-{reason}" for reason in Reason} == {a for a in anchors(text) if a.startswith("hold-")}
+
+
+@BOTH
+def test_every_key_in_a_table_is_configuration(text: str) -> None:
+    named = keys_in_tables(text)
+    assert len(named) > 50
+    assert named <= set(known_keys(Settings))
+
+
+@BOTH
+def test_every_key_said_to_be_live_is_live(text: str) -> None:
+    named = live_keys(text)
+    assert len(named) > 20
+    assert [key for key in sorted(named) if key.count(".") in (1, 3) and not is_live(key)] == []
+
+
+@BOTH
+def test_every_link_leads_somewhere(text: str) -> None:
+    for link in links(text):
+        if link.startswith("#"):
+            assert link[1:] in anchors(text), link
+        elif not link.startswith(("http://", "https://")):
+            assert (ROOT / link).exists(), link
+
+
+@BOTH
+def test_the_place_for_the_measured_numbers_is_marked(text: str) -> None:
+    assert text.count("<!-- numbers:begin -->") == text.count("<!-- numbers:end -->") == 1
+    assert text.index("<!-- numbers:begin -->") < text.index("<!-- numbers:end -->")
