@@ -18,6 +18,8 @@ from pipeline.control.health import Window
 _SAFETY = 0.8
 _EXIT_WINDOW = 30
 _AGAIN_WEIGHT = 0.01
+#: The most that upstreams commonly hand out at once, whatever the limit asked for.
+_YIELD_FIRST = 50
 #: However slow it goes, this many may wait, or a mistaken estimate could never be put right.
 _MARK_MIN = 10
 
@@ -26,7 +28,7 @@ class Room:
     def __init__(self, config: LaneConfig) -> None:
         self._limit = config.pull.limit
         self.reconfigure(config)
-        self._expected = float(self._limit)
+        self._expected = float(min(self._limit, _YIELD_FIRST))
         self._exits = Window(_EXIT_WINDOW)
         self._oldest_pulled = 0.0
         self._again_share = 0.0

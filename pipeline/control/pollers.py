@@ -1,7 +1,7 @@
 """How many pull slots go on asking when upstream has little to give.
 
 1,250 slots asking an empty upstream every two seconds would be 600 calls a second for nothing. A pull that
-comes back full lets one more slot ask, an empty one takes half a slot away: full ones double the number
+comes back (nearly) full lets one more slot ask, an empty one takes half a slot away: full ones double the number
 with every round, empty ones halve it.
 """
 
@@ -22,8 +22,11 @@ class Pollers:
     def number(self) -> int:
         return int(self._number)
 
-    def learn(self, asked: int, got: int) -> None:
+    def learn(self, asked: int, got: int) -> float:
+        """How much of a full rest this slot takes: none after a full pull, all after an empty one."""
         if got >= asked * _FULL:
             self._number = min(self._most, self._number + 1)
-        elif not got:
+            return 0.0
+        if not got:
             self._number = max(self._least, self._number - 0.5)
+        return 1 - got / (asked * _FULL)

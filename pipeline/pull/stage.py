@@ -74,11 +74,10 @@ class PullStage:
         handed = len(pulled.tickets) + pulled.malformed
         self.take_in(pulled, reserved)
         room.settle(reserved, handed, self._clock.monotonic())
-        self._pollers.learn(reserved, handed)
+        rest = self._pollers.learn(reserved, handed)
         # A pull that came back poorer than it asked leaves room for another; a full one may go on itself.
         self.pool.wake()
-        missing = max(0.0, 1 - handed / reserved)
-        return self.config.pull.interval * missing * random.uniform(0.75, 1.25)
+        return self.config.pull.interval * rest * random.uniform(0.75, 1.25)
 
     async def call(self, limit: int) -> Pulled | None:
         """One pull, with its evidence recorded."""

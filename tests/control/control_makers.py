@@ -27,7 +27,7 @@ EMPTY = Snapshot(depth=0, backlog_count=0, backlog_bytes=0)
 
 #: Property tests print what is needed to run the failing example again.
 PROPERTY = settings(
-    max_examples=60,
+    max_examples=120,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,

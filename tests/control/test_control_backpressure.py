@@ -8,6 +8,7 @@ from pipeline.control.backpressure import Room
 def room_of(high: int = 800, low: int = 100, limit: int = 200, mark: int | None = None) -> Room:
     room = Room(lane_config(queue={"high_water": high, "low_water": low}, pull={"limit": limit}))
     room.mark = high if mark is None else mark
+    room._expected = float(limit)  # as if full pulls had taught it so
     return room
 
 

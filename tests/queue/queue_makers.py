@@ -8,7 +8,7 @@ from pipeline.ticket import Ticket
 
 #: Property tests print what is needed to run the failing example again.
 PROPERTY = settings(
-    max_examples=60,
+    max_examples=120,
     stateful_step_count=50,
     deadline=None,
     print_blob=True,

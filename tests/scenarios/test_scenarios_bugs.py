@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from stage_play import Show, WatchedProvider, WatchedSink, WatchedSource, play
+
 from pipeline.events import Kind
 from pipeline.ports import Pulled
 from pipeline.ticket import Answer, Receipt, Ticket
-from stage_play import Show, WatchedProvider, WatchedSink, WatchedSource, play
 
 
 class Fragile:

@@ -1,5 +1,6 @@
-from pipeline.events import Kind
 from stage_play import Show, play
+
+from pipeline.events import Kind
 
 
 def test_a_wrong_time_zone_is_named_and_not_suffered_in_silence():

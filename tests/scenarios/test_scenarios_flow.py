@@ -1,6 +1,6 @@
-from pipeline.events import Kind
-
 from stage_play import Show, play
+
+from pipeline.events import Kind
 
 
 def test_three_hundred_tickets_a_second_are_all_delivered_on_time_exactly_once():

@@ -1,5 +1,6 @@
-from pipeline.events import Kind
 from stage_play import Show, play
+
+from pipeline.events import Kind
 
 NO_RETRY = {"callback": {"retries": 0}}
 

@@ -2,12 +2,12 @@ import asyncio
 from typing import Any
 
 import orjson
+from stage_play import Show, play
 
 from pipeline.alerts.wecom import WecomAlerts
 from pipeline.config import WecomConfig
 from pipeline.events import Kind
 from pipeline.texts import Texts
-from stage_play import Show, play
 
 
 def breaker_path(show: Show, stage: str) -> list[str]:

@@ -1,5 +1,4 @@
 import pytest
-
 from stage_play import Show, play
 
 HOUR = 3600.0
