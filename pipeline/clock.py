@@ -2,9 +2,10 @@
 
 Ages are differences of wall time (upstream dates its tickets), and a wall clock can be set while we run:
 a step of an hour would make every ticket look dead or unborn. So `now()` is *steady*: anchored once to
-the wall clock and carried on by a clock that nobody can set (CLOCK_BOOTTIME, which also counts the time a
-machine was suspended). `step()` says how far the system's wall clock has since been moved away from ours;
-whoever has evidence that the new time is the right one calls `adopt()`.
+the wall clock and carried on by the monotonic clock, which nobody can set; the time a machine was
+suspended is added from CLOCK_BOOTTIME, which is asked seldom because it costs a system call. `step()` says
+how far the system's wall clock has since been moved away from ours; whoever has evidence that the new time
+is the right one calls `adopt()`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import Protocol
+
+#: The two clocks are read one after the other; less than this is reading, not sleeping.
+SUSPENDED_MIN = 0.5
 
 
 class Clock(Protocol):
@@ -34,26 +38,34 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+def _suspended() -> float:
+    """Seconds that the machine has slept since it was started."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 class SystemClock:
     def __init__(self) -> None:
-        self._steady = _boottime if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
-        self.adopt()
+        self._slept = _suspended()
+        self._anchor = time.time() - time.monotonic()
 
     def now(self) -> float:
-        return self._anchor + self._steady()
+        return self._anchor + time.monotonic()
 
     def monotonic(self) -> float:
         return time.monotonic()
 
     def step(self) -> float:
+        slept = _suspended()
+        if slept - self._slept > SUSPENDED_MIN:
+            self._anchor += slept - self._slept
+            self._slept = slept
         return time.time() - self.now()
 
     def adopt(self) -> None:
-        self._anchor = time.time() - self._steady()
+        self._slept = _suspended()
+        self._anchor = time.time() - time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -98,11 +98,10 @@ class CallbackStage:
         return False
 
     def _afford(self, ticket: Ticket) -> bool:
-        now = self._clock.monotonic()
         if not ticket.callbacks:
-            self._control.budget.call(now)
+            self._control.budget.call()
             return True
-        if self._control.budget.spend(now):
+        if self._control.budget.spend(self._clock.monotonic()):
             self._controller.ledger.count("retries")
             return True
         self.line.delay(ticket, random.uniform(0.5, 1.5))

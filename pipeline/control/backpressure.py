@@ -32,6 +32,7 @@ class Room:
         self._exits = Window(_EXIT_WINDOW)
         self._oldest_pulled = 0.0
         self._again_share = 0.0
+        self._left = 0  # since the last tick
         self._first_pull: float | None = None
         self._last_pull = 0.0
         self._rate = 0.0
@@ -88,8 +89,8 @@ class Room:
     def pulled(self, age: float) -> None:
         self._oldest_pulled = max(age, self._oldest_pulled * 0.999)
 
-    def answered(self, now: float) -> None:
-        self._exits.record(now)
+    def answered(self) -> None:
+        self._left += 1
         self._again_share *= 1 - _AGAIN_WEIGHT
 
     def came_back(self) -> None:
@@ -102,7 +103,8 @@ class Room:
 
     def tick(self, now: float, depth: int, asking: int, served: bool) -> None:
         """`asking` = queries under way, for which whoever joins now waits too; `served` = they may begin."""
-        self._exits.slide(now)
+        self._exits.record(now, count=self._left)
+        self._left = 0
         self.peak = max(self.peak, depth)
         if self._exits.total and self._first_pull is not None:
             # While nothing leaves (an outage, or nothing to do) the last known rate is the best guess.

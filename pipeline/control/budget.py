@@ -24,13 +24,15 @@ class RetryBudget:
         self._successes = Window(_SUCCESS_SECONDS)
         self._tokens = config.per_second * _BURST_SECONDS
         self._filled_at: float | None = None
+        self._calls = 0  # since somebody last wanted to retry
 
-    def call(self, now: float) -> None:
-        self._add(now, self.config.share)
+    def call(self) -> None:
+        self._calls += 1
 
     def spend(self, now: float) -> bool:
         """True if one more retry may be made now, and counts it."""
-        self._add(now, 0.0)
+        self._add(now, self._calls * self.config.share)
+        self._calls = 0
         if self._tokens < 1:
             return False
         self._tokens -= 1 - self.config.share  # a retry is a call too

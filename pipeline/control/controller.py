@@ -55,6 +55,7 @@ class Snapshot:
     depth: int
     backlog_count: int
     backlog_bytes: int
+    lag: float = 0.0  # how late our own loop is
 
 
 class Controller:
@@ -68,6 +69,8 @@ class Controller:
         self.stages = {
             name: StageControl(name, self._pace[name, Mode.NORMAL], config, now) for name in pace.STAGES
         }
+        self.pull_gate = self.stages["pull"].gate
+        self.query_gate = self.stages["query"].gate
         self.room = Room(config)
         self.drop_rate = DropRate(config.drop_rate)
         self.skew = SkewWatch(config.pull.max_age)
@@ -115,7 +118,7 @@ class Controller:
 
     def tick(self, snapshot: Snapshot) -> None:
         now = self._clock.monotonic()
-        self._tick_breakers(now)
+        self._tick_breakers(now, snapshot.lag)
         self._tick_drop_rate(now)
         self._tick_backpressure(now, snapshot)
         self._tick_backlog(snapshot)
@@ -124,9 +127,9 @@ class Controller:
         self._tick_clock()
         self._tick_pace()
 
-    def _tick_breakers(self, now: float) -> None:
+    def _tick_breakers(self, now: float, lag: float = 0.0) -> None:
         for name, stage in self.stages.items():
-            stage.tick(now)
+            stage.tick(now, lag)
             for change in stage.breaker.drain_changes():
                 self._announce_breaker(name, change)
 
@@ -204,17 +207,11 @@ class Controller:
             self.release(("pull",), Reason.BACKPRESSURE, "queue", numbers)
 
     def backpressure_is_over(self, depth: int) -> bool:
-        return depth < self.config.queue.low_water and Reason.BACKPRESSURE in self.stages["pull"].gate.holds
+        return depth < self.config.queue.low_water and Reason.BACKPRESSURE in self.pull_gate.holds
 
     def _tick_backlog(self, snapshot: Snapshot) -> None:
-        config = self.config.callback
-        fill = max(
-            snapshot.backlog_bytes / config.backlog_bytes, snapshot.backlog_count / config.backlog_count
-        )
-        if self.stages["callback"].breaker.is_tripped:
-            # Nobody takes what we would pay for now. A short outage needs no more than this to go on from.
-            fill *= BACKLOG_CAUTION
-        held = Reason.CALLBACK_BACKLOG in self.stages["query"].gate.holds
+        fill = self._backlog_fill(snapshot.backlog_count, snapshot.backlog_bytes)
+        held = Reason.CALLBACK_BACKLOG in self.query_gate.holds
         numbers = {"count": snapshot.backlog_count, "megabytes": round(snapshot.backlog_bytes / 1e6, 1)}
         if not held and fill > 1:
             text = f"{numbers['count']} answers undelivered, {numbers['megabytes']} MB"
@@ -226,8 +223,21 @@ class Controller:
                 "by itself below half",
                 extra=numbers,
             )
-        elif held and fill < 0.5 and self.stages["callback"].breaker.mode is not Mode.OPEN:
+        elif held and self.backlog_is_over(snapshot.backlog_count, snapshot.backlog_bytes):
             self.release(("query",), Reason.CALLBACK_BACKLOG, "callback", numbers)
+
+    def _backlog_fill(self, count: int, size: int) -> float:
+        config = self.config.callback
+        fill = max(size / config.backlog_bytes, count / config.backlog_count)
+        if self.stages["callback"].breaker.is_tripped:
+            # Nobody takes what we would pay for now. A short outage needs no more than this to go on from.
+            fill *= BACKLOG_CAUTION
+        return fill
+
+    def backlog_is_over(self, count: int, size: int) -> bool:
+        if Reason.CALLBACK_BACKLOG not in self.query_gate.holds:
+            return False
+        return self._backlog_fill(count, size) < 0.5 and self.stages["callback"].breaker.mode is not Mode.OPEN
 
     def _tick_success_limit(self) -> None:
         limit = self.config.callback.success_limit

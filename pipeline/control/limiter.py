@@ -7,6 +7,9 @@ cent above the capacity, which is what keeps the capacity used.
 
 A provider that lets calls wait instead of refusing them says so by its slowness. Then the calls in flight
 come down to what it finishes in the time a call may take (Little's law): the same work, a shorter wait.
+
+And where calls wait mostly for us, because this process has no CPU left, more of them at once are only
+more memory to walk through: 500 answers of 100 KB do not fit in any cache. Then fewer are kept in flight.
 """
 
 from __future__ import annotations
@@ -14,6 +17,11 @@ from __future__ import annotations
 _GROW = 1.1
 _PERIOD_MIN = 0.25
 _CUT_PERIOD_MAX = 5.0
+_LAG_MIN = 0.01
+_LAG_SHARE = 4.0
+_LAG_CUT = 0.8
+_LAG_CUT_DEEP = 0.5
+_LAG_FLOOR = 64.0
 
 
 class Limiter:
@@ -38,8 +46,14 @@ class Limiter:
         self._limit = max(1.0, min(self._limit, finished_in_time))
         self._begin(now)
 
-    def tick(self, now: float, latency: float | None) -> None:
+    def tick(self, now: float, latency: float | None, lag: float = 0.0) -> None:
+        """`lag` = how late our own loop is."""
         passed = now - self._began
+        if lag > _LAG_MIN and latency is not None and latency < _LAG_SHARE * lag:
+            cut = _LAG_CUT if lag < 3 * _LAG_MIN else _LAG_CUT_DEEP
+            self._limit = max(min(_LAG_FLOOR, self._limit), self._limit * cut)
+            self._begin(now)
+            return
         latency = max(_PERIOD_MIN, latency or 0.0)
         if self._refused and passed >= min(latency, _CUT_PERIOD_MAX):
             share = self._refused / self._total

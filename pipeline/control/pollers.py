@@ -1,8 +1,8 @@
 """How many pull slots go on asking when upstream has little to give.
 
 1,250 slots asking an empty upstream every two seconds would be 600 calls a second for nothing. A pull that
-comes back (nearly) full lets one more slot ask, an empty one takes half a slot away: full ones double the number
-with every round, empty ones halve it.
+comes back (nearly) full lets one more slot ask, an empty one takes half a slot away: full ones double the
+number with every round, empty ones halve it.
 """
 
 from __future__ import annotations

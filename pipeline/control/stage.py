@@ -27,6 +27,7 @@ class StageControl:
         self.latency = Latency()
         self.meter = Window(METER_SECONDS)
         self.busy = 0
+        self._ended = 0  # since the last tick; the meter is fed then
         self.hung = 0  # calls from before the breaker last opened: they say nothing and hold no slot
         self._hung_max = slots + HUNG_TRIALS * config.breaker.trials
         self._generation = self.breaker.generation
@@ -73,16 +74,17 @@ class StageControl:
             self.busy -= 1
         else:
             self.hung -= 1
-        self.meter.record(now)
+        self._ended += 1
 
     @property
     def median(self) -> float:
         """This stage's own median call time, refreshed with the tick; 0 while unknown."""
         return self._median
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, lag: float = 0.0) -> None:
         self.latency.slide(now)
-        self.meter.slide(now)
+        self.meter.record(now, count=self._ended)
+        self._ended = 0
         if self.breaker.count_slow_calls(now):
             in_time = self.meter.total / METER_SECONDS * self.breaker.config.slow_after * 0.8
             self.limiter.too_slow(max(in_time, float(self.breaker.config.trials)), now)
@@ -90,7 +92,7 @@ class StageControl:
         self._write_off()
         median = self.latency.quantiles(0.5)[0]
         self._median = median or 0.0
-        self.limiter.tick(now, median)
+        self.limiter.tick(now, median, lag)
 
     def status(self, mode: Mode, now: float) -> dict[str, Any]:
         window = self.breaker.window

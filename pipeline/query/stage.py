@@ -77,11 +77,10 @@ class QueryStage:
 
     def _afford(self, ticket: Ticket) -> bool:
         """Fault retries stay within their budget; one that must wait is postponed, not lost."""
-        now = self._clock.monotonic()
         if not ticket.faults:
-            self._control.budget.call(now)
+            self._control.budget.call()
             return True
-        if self._control.budget.spend(now):
+        if self._control.budget.spend(self._clock.monotonic()):
             self._controller.ledger.count("retries")
             return True
         self._queue.line.delay(ticket, random.uniform(0.5, 1.5))
@@ -127,7 +126,7 @@ class QueryStage:
             self._control.budget.refund(self._clock.monotonic())
         if verdict.is_result:
             self._controller.ledger.count(verdict)
-            self._controller.room.answered(self._clock.monotonic())
+            self._controller.room.answered()
             self._submit(ticket, answer)
         elif verdict is Verdict.PROCESSING:
             ticket.faults = 0

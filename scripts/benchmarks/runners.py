@@ -108,8 +108,6 @@ level = "off"
 [lanes.bench.pull]
 url = "{place.base}"
 phone = "13800000000"
-workers = 4
-batch = 2
 [lanes.bench.query]
 url = "{place.base}"
 token = "bench"
