@@ -53,8 +53,7 @@ class SystemClock:
     def now(self) -> float:
         return self._anchor + time.monotonic()
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)  # asked ten times a ticket
 
     def step(self) -> float:
         slept = _suspended()

@@ -78,7 +78,9 @@ class SlotPool(Generic[Job]):
         return self._working
 
     def wake(self, number: int = 1) -> None:
-        self._turnstile.notify(number)
+        """There is something to do. With all slots at work none is woken: who finishes asks for more."""
+        if self._control.busy < self._control.gate.slots:
+            self._turnstile.notify(number)
 
     def wake_all(self) -> None:
         self._turnstile.notify_all()
@@ -124,21 +126,17 @@ class SlotPool(Generic[Job]):
                 await self._clock.sleep(CRASH_PAUSE)
                 continue
             self.engaged += 1
+            self._working += 1
             try:
-                rest = await self._run(job)
-                if rest:
-                    await self._clock.sleep(rest)
+                rest = await self._work(job)
+            except Exception as error:
+                self._crashed(job, error)
+                rest = CRASH_PAUSE
             finally:
-                self.engaged -= 1
-
-    async def _run(self, job: Job) -> float:
-        self._working += 1
-        try:
-            return await self._work(job)
-        except Exception as error:
-            self._crashed(job, error)
-            return CRASH_PAUSE
-        finally:
-            self._working -= 1
-            if not self._working:
-                self._idle.set()
+                self._working -= 1
+                if not self._working:
+                    self._idle.set()
+            if rest:
+                self.wake()
+                await self._clock.sleep(rest)
+            self.engaged -= 1

@@ -57,6 +57,9 @@ class Transition:
     pause: float = 0.0
 
 
+_ABSENT = object()
+
+
 class Breaker:
     def __init__(self, config: BreakerConfig, now: float) -> None:
         self.config = config
@@ -67,7 +70,7 @@ class Breaker:
         self._rung = 0
         self._until = now
         self._trials = self._good = self._bad = 0
-        self._under_way: dict[Pass, None] = {}  # in order of beginning, so the slow ones are in front
+        self._under_way: dict[Pass, object] = {}  # in order of beginning, so the slow ones are in front
         self._changes: list[Transition] = []
 
     @property
@@ -99,12 +102,23 @@ class Breaker:
         return issued
 
     def succeed(self, issued: Pass, now: float) -> None:
-        if self._give_back(issued):
-            self._sample(issued, now, fault=False)
+        # The common case by hand: twice a ticket, and each call of a function costs.
+        if self._under_way.pop(issued, _ABSENT) is _ABSENT or issued.generation != self.generation:
+            return
+        self.window.record(now)
+        self.consecutive_faults = 0
+        if issued.trial and self.mode is Mode.HALF_OPEN:
+            self._judge_trials(now, fault=False)
 
     def fail(self, issued: Pass, now: float) -> None:
-        if self._give_back(issued):
-            self._sample(issued, now, fault=True)
+        if not self._give_back(issued) or issued.generation != self.generation:
+            return
+        self.window.record(now, marked=1)
+        self.consecutive_faults += 1
+        if issued.trial and self.mode is Mode.HALF_OPEN:
+            self._judge_trials(now, fault=True)
+        elif self.consecutive_faults >= self.config.trip_after and self.mode is not Mode.HALF_OPEN:
+            self.trip(now, f"{self.consecutive_faults} faults in a row")
 
     def forget(self, issued: Pass) -> None:
         """The call ended in a way that says nothing about health: cancelled, or credit, or auth."""
@@ -130,10 +144,7 @@ class Breaker:
 
     def _give_back(self, issued: Pass) -> bool:
         """False if the call was counted as slow already: one call, one sample."""
-        if issued not in self._under_way:
-            return False
-        del self._under_way[issued]
-        return True
+        return self._under_way.pop(issued, _ABSENT) is not _ABSENT
 
     def count_slow_calls(self, now: float) -> int:
         """Those that have become slow since the last look; each is one fault sample, now."""
@@ -144,16 +155,6 @@ class Breaker:
             self.fail(issued, now)
             slow += 1
         return slow
-
-    def _sample(self, issued: Pass, now: float, fault: bool) -> None:
-        if issued.generation != self.generation:
-            return
-        self.window.record(now, marked=int(fault))
-        self.consecutive_faults = self.consecutive_faults + 1 if fault else 0
-        if issued.trial and self.mode is Mode.HALF_OPEN:
-            self._judge_trials(now, fault)
-        elif self.consecutive_faults >= self.config.trip_after and self.mode is not Mode.HALF_OPEN:
-            self.trip(now, f"{self.consecutive_faults} faults in a row")
 
     def _judge_trials(self, now: float, fault: bool) -> None:
         self._bad += fault

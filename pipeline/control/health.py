@@ -11,12 +11,14 @@ class Window:
         self._all = [0] * seconds
         self._marked = [0] * seconds
         self._second: int | None = None
+        self._index = 0
         self.total = 0
         self.marked = 0
 
     def record(self, now: float, marked: int = 0, count: int = 1) -> None:
-        self.slide(now)
-        index = int(now) % self._size
+        if int(now) != self._second:
+            self.slide(now)
+        index = self._index
         self._all[index] += count
         self._marked[index] += marked
         self.total += count
@@ -24,8 +26,10 @@ class Window:
 
     def slide(self, now: float) -> None:
         second = int(now)
-        if self._second is None or second <= self._second:
-            self._second = second if self._second is None else self._second
+        if self._second is None:
+            self._second = second
+            self._index = second % self._size
+        if second <= self._second:
             return
         for passed in range(self._second + 1, min(second, self._second + self._size) + 1):
             index = passed % self._size
@@ -33,6 +37,7 @@ class Window:
             self.marked -= self._marked[index]
             self._all[index] = self._marked[index] = 0
         self._second = second
+        self._index = second % self._size
 
     @property
     def share(self) -> float:

@@ -21,10 +21,12 @@ class Latency:
         self._slice: int | None = None
 
     def record(self, now: float, seconds: float) -> None:
-        self.slide(now)
+        current = int(now // _SLICE_SECONDS)
+        if current != self._slice:
+            self.slide(now)
         bucket = int(log(seconds / _SMALLEST) / _STEP) if seconds > _SMALLEST else 0
-        index = int(now // _SLICE_SECONDS) % _SLICES
-        self._slices[index][min(bucket, _BUCKETS - 1)] += 1
+        index = current % _SLICES
+        self._slices[index][bucket if bucket < _BUCKETS else -1] += 1
         self._totals[index] += 1
 
     def slide(self, now: float) -> None:

@@ -17,11 +17,11 @@ from __future__ import annotations
 _GROW = 1.1
 _PERIOD_MIN = 0.25
 _CUT_PERIOD_MAX = 5.0
-_LAG_MIN = 0.01
+_LAG_MIN = 0.005
 _LAG_SHARE = 4.0
 _LAG_CUT = 0.8
 _LAG_CUT_DEEP = 0.5
-_LAG_FLOOR = 64.0
+_LAG_FLOOR = 32.0
 
 
 class Limiter:
@@ -39,7 +39,8 @@ class Limiter:
     def record(self, refused: bool, busy: int) -> None:
         self._total += 1
         self._refused += refused
-        self._peak_busy = max(self._peak_busy, busy)
+        if busy > self._peak_busy:
+            self._peak_busy = busy
 
     def too_slow(self, finished_in_time: float, now: float) -> None:
         """Calls took too long; that many would have been finished in the time allowed."""

@@ -35,20 +35,23 @@ class StageControl:
         self._median: float = 0.0
 
     def may_start(self) -> bool:
-        if not self.gate.is_open or not self.breaker.admits():
+        gate, breaker = self.gate, self.breaker
+        if gate.holds or not breaker.admits():
             return False
-        self._write_off()
-        return self.busy < self.gate.slots and self.hung < self._hung_max
+        if self._generation != breaker.generation:
+            self._write_off()
+        return self.busy < gate.slots and self.hung < self._hung_max
 
     def _write_off(self) -> None:
-        """A provider that hangs for four minutes must not keep its slots for four minutes."""
+        """The breaker has opened: one that hangs for four minutes must not keep its slots that long."""
         if self._generation != self.breaker.generation:
             self._generation = self.breaker.generation
             self.hung += self.busy
             self.busy = 0
 
     def begin(self, now: float) -> Pass:
-        self._write_off()
+        if self._generation != self.breaker.generation:
+            self._write_off()
         self.busy += 1
         return self.breaker.begin(now)
 
@@ -68,7 +71,8 @@ class StageControl:
         self.breaker.forget(issued)
 
     def _seen(self, issued: Pass, now: float, throttled: bool) -> None:
-        self._write_off()
+        if self._generation != self.breaker.generation:
+            self._write_off()
         if issued.generation == self._generation:
             self.limiter.record(throttled, self.busy)
             self.busy -= 1

@@ -18,36 +18,25 @@ from pipeline.ticket import Ticket
 
 
 class _Ready(Protocol):
-    def push(self, ticket: Ticket) -> None: ...
-    def pop(self) -> Ticket: ...
+    def push(self, ticket: Ticket, /) -> None: ...
+    def take(self) -> Ticket: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Ticket]: ...
     def keep(self, wanted: Callable[[Ticket], bool]) -> None: ...
 
 
-class _Fifo:
-    def __init__(self) -> None:
-        self._items: deque[Ticket] = deque()
-
-    def push(self, ticket: Ticket) -> None:
-        self._items.append(ticket)
-
-    def pop(self) -> Ticket:
-        return self._items.popleft()
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Ticket]:
-        return iter(self._items)
+class _Fifo(deque[Ticket]):
+    push = deque.append
+    take = deque.popleft
 
     def keep(self, wanted: Callable[[Ticket], bool]) -> None:
-        self._items = deque(ticket for ticket in self._items if wanted(ticket))
+        kept = [ticket for ticket in self if wanted(ticket)]
+        self.clear()
+        self.extend(kept)
 
 
 class _Lifo(_Fifo):
-    def pop(self) -> Ticket:
-        return self._items.pop()
+    take = deque.pop
 
 
 class _Ranked:
@@ -59,7 +48,7 @@ class _Ranked:
     def push(self, ticket: Ticket) -> None:
         heappush(self._heap, (self._rank(ticket), next(self._arrivals), ticket))
 
-    def pop(self) -> Ticket:
+    def take(self) -> Ticket:
         return heappop(self._heap)[2]
 
     def __len__(self) -> int:
@@ -105,7 +94,7 @@ class Line:
         return len(self._delayed)
 
     def __len__(self) -> int:
-        return self.pending + self.delayed
+        return len(self._ready) + len(self._urgent) + len(self._delayed)
 
     def __iter__(self) -> Iterator[Ticket]:
         yield from self._urgent
@@ -129,7 +118,7 @@ class Line:
     def take(self) -> Ticket | None:
         if self._urgent:
             return self._urgent.popleft()
-        return self._ready.pop() if len(self._ready) else None
+        return self._ready.take() if len(self._ready) else None
 
     def remove(self, unwanted: Callable[[Ticket], bool]) -> list[Ticket]:
         """Take out all that match, wherever they wait."""

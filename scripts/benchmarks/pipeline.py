@@ -37,7 +37,7 @@ from benchmarks.measure import (
 from benchmarks.runners import PYTHON, RUNNERS, TUNED, Launch, Place, Skip, node_modules
 
 HERE = Path(__file__).resolve().parent
-WARM_UP = 2.0
+WARM_UP = 4.0
 START_PATIENCE = 30.0
 TUNING_SECONDS = 2.5
 TUNING_WARM_UP = 1.0
