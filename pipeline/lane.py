@@ -106,14 +106,11 @@ class Lane:
         return True
 
     def _unfinished(self) -> int:
-        """Queries under way and callbacks that can go out now, not what waits for a later try."""
-        held = not self.controller.stages["callback"].gate.is_open
-        callbacks = 0 if held else self.callback.line.pending
-        queries = self.query.pool.working + (self.queue.line.pending if self._can_query() else 0)
-        return queries + callbacks + self.callback.pool.working
-
-    def _can_query(self) -> bool:
-        return self.controller.stages["query"].gate.is_open
+        """Calls under way, and whatever waits behind an open gate; a held stage is not waited for."""
+        waiting = {"query": len(self.queue.line), "callback": len(self.callback.line)}
+        stages = self.controller.stages
+        callable_now = sum(number for name, number in waiting.items() if stages[name].gate.is_open)
+        return self.query.pool.working + self.callback.pool.working + callable_now
 
     async def close(self) -> None:
         for task in self._services:
@@ -142,6 +139,7 @@ class Lane:
         self._lag = max(0.0, now - self._ticked - TICK_EVERY)
         self.tick()
         self._ticked = now
+        self._lag = 0.0  # judged once; a tick in between has no news of it
 
     def tick(self) -> None:
         self._tick_due = False

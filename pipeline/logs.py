@@ -120,10 +120,15 @@ def _route_standard_logging(out: TextIO, console: bool, threshold: int) -> None:
 def _formatter(out: TextIO, console: bool) -> logging.Formatter:
     rendering: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if console:
-        rendering.append(structlog.dev.ConsoleRenderer(colors=out.isatty()))
+        rendering.append(_plain_console(out.isatty()))
     else:
         rendering += [structlog.processors.format_exc_info, cast(Processor, _as_json)]
     return _Formatter(processors=rendering, foreign_pre_chain=_shared())
+
+
+def _plain_console(colors: bool) -> Processor:
+    # Richer tracebacks print local variables, and those hold tokens.
+    return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
 
 
 _RESERVED = frozenset(

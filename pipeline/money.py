@@ -23,9 +23,11 @@ class Money:
         if balance is not None:
             self._balance = balance
         if volume is not None:
-            self._volume = volume
-            if self._volume_at_start is None or volume < self._volume_at_start:  # a new day began
+            if self._volume is None:
                 self._volume_at_start = volume
+            elif volume < self._volume:  # a new day began, and all of it is since the start
+                self._volume_at_start = 0
+            self._volume = volume
         self._spent_samples.append((now, self.spent))
 
     @property

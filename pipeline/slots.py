@@ -122,15 +122,20 @@ class SlotPool(Generic[Job]):
                     await self._turnstile.wait()
                     continue
             except Exception as error:
-                self._crashed(None, error)
+                self._account(None, error)
                 await self._clock.sleep(CRASH_PAUSE)
                 continue
             self.engaged += 1
             self._working += 1
             try:
                 rest = await self._work(job)
+            except asyncio.CancelledError:
+                if _is_ended():
+                    raise
+                self._account(job, RuntimeError("cancelled by something else"))
+                rest = CRASH_PAUSE
             except Exception as error:
-                self._crashed(job, error)
+                self._account(job, error)
                 rest = CRASH_PAUSE
             finally:
                 self._working -= 1
@@ -140,3 +145,16 @@ class SlotPool(Generic[Job]):
                 self.wake()
                 await self._clock.sleep(rest)
             self.engaged -= 1
+
+    def _account(self, job: Job | None, error: Exception) -> None:
+        """A bug in the accounting itself must not end the slot."""
+        try:
+            self._crashed(job, error)
+        except Exception as worse:
+            log.error("crash could not be accounted for", stage=self._control.name, exc_info=worse)
+
+
+def _is_ended() -> bool:
+    """Cancelled by our own close(), not by something inside the job."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

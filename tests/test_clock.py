@@ -17,6 +17,10 @@ class Machine:
         self.wall += seconds
         self.up += seconds
 
+    def sleep(self, seconds: float) -> None:
+        self.wall += seconds
+        self.suspended += seconds
+
 
 def put_in_place(monkeypatch: pytest.MonkeyPatch, *, boottime: bool) -> Machine:
     machine = Machine()
@@ -25,6 +29,7 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch, *, boottime: bool) -> Machine:
         fake.CLOCK_BOOTTIME = 7
         fake.clock_gettime = lambda which: {7: machine.up + machine.suspended}[which]
     monkeypatch.setattr(module, "time", fake)
+    monkeypatch.setattr(SystemClock, "monotonic", staticmethod(fake.monotonic))
     return machine
 
 
@@ -63,10 +68,65 @@ def test_a_step_adopted_is_no_step_any_more(machine: Machine):
 def test_a_machine_that_was_suspended_wakes_up_with_older_tickets(monkeypatch: pytest.MonkeyPatch):
     machine = put_in_place(monkeypatch, boottime=True)
     clock = SystemClock()
-    machine.wall += 600
-    machine.suspended += 600
-    assert clock.now() == machine.wall
+    before = clock.now()
+    machine.sleep(600)
     assert clock.step() == 0.0
+    assert clock.now() == machine.wall == before + 600
+    assert clock.step() == 0.0
+
+
+def test_durations_leave_out_the_time_the_machine_was_suspended(machine: Machine):
+    clock = SystemClock()
+    began = clock.monotonic()
+    machine.sleep(600)
+    machine.pass_time(5)
+    clock.step()
+    assert clock.monotonic() == began + 5
+
+
+def test_a_clock_set_during_a_suspension_shows_as_a_step_of_what_was_set(monkeypatch: pytest.MonkeyPatch):
+    machine = put_in_place(monkeypatch, boottime=True)
+    clock = SystemClock()
+    machine.sleep(600)
+    machine.wall += 3600
+    assert clock.step() == 3600.0
+    clock.adopt()
+    assert clock.step() == 0.0
+    assert clock.now() == machine.wall
+
+
+def test_a_suspension_adopted_is_not_added_again(monkeypatch: pytest.MonkeyPatch):
+    machine = put_in_place(monkeypatch, boottime=True)
+    clock = SystemClock()
+    machine.sleep(600)
+    clock.adopt()
+    assert clock.step() == 0.0
+    assert clock.now() == machine.wall
+
+
+def test_short_suspensions_add_up(monkeypatch: pytest.MonkeyPatch):
+    machine = put_in_place(monkeypatch, boottime=True)
+    clock = SystemClock()
+    for _ in range(100):
+        machine.sleep(0.25)
+        assert 0.0 <= clock.step() <= 0.5
+    assert machine.wall - clock.now() <= 0.5
+
+
+def test_reading_two_clocks_one_after_the_other_is_no_sleep(monkeypatch: pytest.MonkeyPatch):
+    machine = put_in_place(monkeypatch, boottime=True)
+    clock = SystemClock()
+    before = clock.now()
+    machine.suspended += 0.5
+    clock.step()
+    assert clock.now() == before
+
+
+def test_without_a_clock_that_counts_in_sleep_a_suspension_shows_as_a_step(monkeypatch: pytest.MonkeyPatch):
+    machine = put_in_place(monkeypatch, boottime=False)
+    clock = SystemClock()
+    machine.sleep(600)
+    assert clock.step() == 600.0
 
 
 def test_the_real_clock_tells_the_real_time():

@@ -175,6 +175,60 @@ def test_more_slots_wake_the_waiting():
         assert made.asked == before + 5
 
 
+def test_with_all_slots_at_work_nobody_is_woken_and_who_finishes_asks_for_more():
+    @bench(5, slots=2)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        await clock.sleep(1)
+        calls = [made.control.begin(clock.monotonic()) for _ in range(2)]
+        before = made.asked
+        made.put("a", "b", "c")
+        await clock.sleep(1)
+        assert made.asked == before
+        made.control.end(calls.pop(), clock.monotonic(), ok=True)
+        made.pool.wake()
+        await clock.sleep(10)
+        # one slot was woken: it asks after each of its three jobs
+        assert [at for at, _ in made.began] == [2.0, 3.0, 4.0]
+        assert made.asked == before + 4
+
+
+def test_a_wake_for_more_jobs_than_there_are_slots_wakes_each_once():
+    @bench(3)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        await clock.sleep(1)
+        made.put(*"abcdefg")
+        await clock.sleep(10)
+        assert [at for at, _ in made.began] == [1.0] * 3 + [2.0] * 3 + [3.0]
+
+
+def test_calls_from_before_the_breaker_opened_do_not_keep_the_others_asleep():
+    @bench(2)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        await clock.sleep(1)
+        for _ in range(2):
+            made.control.begin(clock.monotonic())
+        made.control.breaker.trip(clock.monotonic(), "test")
+        await clock.sleep(10)
+        made.control.tick(clock.monotonic())
+        made.put("a")
+        await clock.sleep(1)
+        assert [job for _, job in made.began] == ["a"]
+
+
+def test_for_every_hung_call_another_slot_stands_in_and_for_none_nobody():
+    @bench(4)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        made.pool.replace_hung()
+        assert len(made.pool._tasks) == 4
+        for _ in range(3):
+            made.control.begin(clock.monotonic())
+        made.control.breaker.trip(clock.monotonic(), "test")
+        made.control.tick(clock.monotonic())
+        for _ in range(5):
+            made.pool.replace_hung()
+        assert len(made.pool._tasks) == 4 + 3 + made.control.breaker.config.trials
+
+
 def test_after_a_hold_the_slots_start_spread_out_and_not_at_once():
     @bench(100, spread=2.0)
     async def _(made: Bench, clock: VirtualClock) -> None:
@@ -239,6 +293,30 @@ def test_a_bug_costs_its_job_a_second_and_no_slot():
         assert made.pool.working == 0
 
 
+def test_a_slot_that_crashed_wakes_another_before_it_rests():
+    @bench(2)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        await clock.sleep(1)
+        made.error = ValueError("bug")
+        made.put("bad")
+        await clock.sleep(0.5)
+        made.jobs.append("good")  # and nobody is told
+        await clock.sleep(10)
+        assert made.began == [(1.0, "bad"), (2.0, "good")]
+
+
+def test_a_slot_that_rests_wakes_another_before():
+    @bench(2)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        await clock.sleep(1)
+        made.rest = 60.0
+        made.put("a")
+        await clock.sleep(0.5)
+        made.jobs.append("b")  # and nobody is told
+        await clock.sleep(10)
+        assert made.began == [(1.0, "a"), (2.0, "b")]
+
+
 def test_a_bug_in_choosing_is_counted_and_becomes_no_busy_loop(monkeypatch: pytest.MonkeyPatch):
     @bench(1)
     async def _(made: Bench, clock: VirtualClock) -> None:
@@ -255,9 +333,6 @@ def test_a_bug_in_choosing_is_counted_and_becomes_no_busy_loop(monkeypatch: pyte
         assert [job for _, job in made.began] == ["good"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an exception out of `crashed` ends the slot's task, and nobody replaces it"
-)
 def test_a_bug_in_accounting_for_a_bug_costs_no_slot():
     @bench(1)
     async def _(made: Bench, clock: VirtualClock) -> None:
@@ -271,9 +346,6 @@ def test_a_bug_in_accounting_for_a_bug_costs_no_slot():
         assert [job for _, job in made.began] == ["bad", "good"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="CancelledError is no Exception: a call cancelled from within ends the slot for good"
-)
 def test_a_call_that_was_cancelled_by_somebody_else_costs_no_slot():
     @bench(1)
     async def _(made: Bench, clock: VirtualClock) -> None:
@@ -282,6 +354,35 @@ def test_a_call_that_was_cancelled_by_somebody_else_costs_no_slot():
         await clock.sleep(10)
         assert [job for _, job in made.began] == ["bad", "good"]
         assert [job for job, _ in made.crashes] == ["bad"]
+
+
+def test_a_bug_in_accounting_for_a_bug_in_choosing_costs_no_slot_either():
+    @bench(1)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        def broken(*_: object) -> None:
+            raise RuntimeError("bug in the handler")
+
+        made.pool._crashed = broken
+        made.pool._next_job = broken
+        made.pool.wake()
+        await clock.sleep(5)
+        made.pool._next_job = made.next_job
+        made.put("good")
+        await clock.sleep(2)
+        assert [job for _, job in made.began] == ["good"]
+
+
+def test_a_pool_closed_while_a_crashed_slot_rests_is_closed():
+    async def main(clock: VirtualClock) -> None:
+        made = Bench(clock, 1)
+        made.pool.start()
+        made.error = asyncio.CancelledError()
+        made.put("bad")
+        await clock.sleep(1.5)
+        await made.pool.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(main)
 
 
 # -- the end ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pipeline.ticket import Answer, Receipt, Ticket, Verdict
 
 #: A callback's answer is a few bytes; what is larger is not one.
 ANSWER_MAX = 1 << 20
+CODE_SHOWN = 80
 
 
 class HttpSink:
@@ -49,7 +50,7 @@ class HttpSink:
             return Receipt(Verdict.REJECTED, f"HTTP {status}")
         code = _business_code(reply.body)
         if code is not None and code not in self._success_codes:
-            return Receipt(Verdict.REJECTED, f"code {code}")
+            return Receipt(Verdict.REJECTED, f"code {code}"[:CODE_SHOWN])
         return Receipt(Verdict.ANSWERED)
 
 
@@ -61,4 +62,4 @@ def _business_code(body: bytes | bytearray) -> int | str | None:
     code = document.get("code") if isinstance(document, dict) else None
     if isinstance(code, str) and code.isascii() and code.isdigit() and len(code) < 19:
         return int(code)
-    return code if isinstance(code, int | str) else None
+    return code if code is None or (isinstance(code, int | str) and not isinstance(code, bool)) else str(code)

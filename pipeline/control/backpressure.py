@@ -112,7 +112,7 @@ class Room:
             self.mark = int(min(self._high_water, max(_MARK_MIN, self._servable(now) - asking)))
         if not served:
             # Nobody is asking: what waits here only grows old. Upstream may have others to give it to.
-            self.mark = min(self.mark, 2 * self._low_water)
+            self.mark = min(self.mark, self._low_water + self._low_water // 4)
 
     def _servable(self, now: float) -> float:
         """How many can leave before the oldest is too old. While nobody pulls, they grow older upstream."""

@@ -47,6 +47,7 @@ class Pass:
     generation: int
     began: float
     trial: bool
+    slow: bool = False  # open for `slow_after`: counted as a fault, though nobody cut it off
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +153,9 @@ class Breaker:
         for issued in list(self._under_way):
             if now - issued.began < self.config.slow_after:
                 break
+            issued.slow = True
+            slow += issued.generation == self.generation
             self.fail(issued, now)
-            slow += 1
         return slow
 
     def _judge_trials(self, now: float, fault: bool) -> None:

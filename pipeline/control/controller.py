@@ -36,8 +36,8 @@ STEP_MIN = 1.0
 STEP_TAKEN = 30.0
 #: What can happen thousands of times a second is counted each time and said once a minute.
 SAY_AGAIN_AFTER = 60.0
-#: While the callback's breaker is open, a quarter of the backlog's bounds is enough to hold queries.
-BACKLOG_CAUTION = 4
+#: While the callback's breaker is open, a twentieth of the backlog's bounds is enough to hold queries.
+BACKLOG_CAUTION = 20
 
 _SEVERITY = {
     Reason.MANUAL: EventLevel.INFO,
@@ -48,6 +48,10 @@ _SEVERITY = {
     Reason.AUTH: EventLevel.ERROR,
     Reason.CREDIT: EventLevel.ERROR,
 }
+
+
+#: Tickets that died of these holds are named after them.
+_BLAMED = {Reason.CREDIT: Outcome.CREDIT_EXPIRED, Reason.AUTH: Outcome.AUTH_EXPIRED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Controller:
         self._success_mark = 0
         self._full_since: float | None = None
         self._reservations_seen = 0
+        self._last_held: dict[Reason, tuple[float, float]] = {}
         self._said: dict[str, tuple[float, int]] = {}
         self.modes = dict.fromkeys(pace.STAGES, Mode.NORMAL)
 
@@ -88,6 +93,7 @@ class Controller:
         self._pace = pace.table(config)
         self.room.reconfigure(config)
         self.drop_rate.config = config.drop_rate
+        self.skew.reconfigure(config.pull.max_age)
         for stage in self.stages.values():
             stage.breaker.config = config.breaker
             stage.budget.config = config.retry
@@ -97,7 +103,7 @@ class Controller:
     def finish(self, ticket: Ticket, outcome: Outcome) -> None:
         """End a ticket. Late ones that died of an empty account or a refused key are named after that."""
         if outcome in LATE:
-            outcome = self._blame(outcome)
+            outcome = self._blame(ticket, outcome)
         self.ledger.finish(ticket, outcome)
         now = self._clock.monotonic()
         if outcome is Outcome.DELIVERED:
@@ -105,14 +111,20 @@ class Controller:
         elif outcome in LATE:
             self.drop_rate.dropped(now)
 
-    def _blame(self, outcome: Outcome) -> Outcome:
-        holds = self.stages["query"].gate.holds
+    def _blame(self, ticket: Ticket, outcome: Outcome) -> Outcome:
         if outcome in (Outcome.QUEUE_EXPIRED, Outcome.QUERY_STALE, Outcome.QUERY_EXPIRED):
-            if Reason.CREDIT in holds:
-                return Outcome.CREDIT_EXPIRED
-            if Reason.AUTH in holds:
-                return Outcome.AUTH_EXPIRED
+            for reason, blamed in _BLAMED.items():
+                if self._late_by(reason, ticket):
+                    return blamed
         return outcome
+
+    def _late_by(self, reason: Reason, ticket: Ticket) -> bool:
+        """Would it have been in time without that hold, or is the hold still on?"""
+        if reason in self.query_gate.holds:
+            return True
+        since, until = self._last_held.get(reason, (0.0, 0.0))
+        lost = until - max(since, ticket.created)
+        return lost > 0 and ticket.age(self._clock.now()) - lost <= self.config.query.stale_age
 
     # -- the tick ----------------------------------------------------------------------------------
 
@@ -312,7 +324,10 @@ class Controller:
         freed = {name: hold for name, hold in ended.items() if hold is not None}
         if not freed:
             return False
-        lasted = self._clock.now() - min(hold.since for hold in freed.values())
+        now = self._clock.now()
+        began = min(hold.since for hold in freed.values())
+        self._last_held[reason] = (began, now)
+        lasted = now - began
         said = {"reason": str(reason), "by": by, "lasted": round(lasted, 1), **(extra or {})}
         self.emit(Kind.RELEASE, EventLevel.INFO, ",".join(freed), said)
         return True

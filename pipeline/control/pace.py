@@ -9,6 +9,7 @@ from pipeline.control.breaker import Mode
 
 STAGES = ("pull", "query", "callback")
 
+_TRIPPED = frozenset({Mode.OPEN, Mode.HALF_OPEN})
 _SLOWED = frozenset({Mode.DEGRADED, Mode.SEVERE})
 
 
@@ -32,6 +33,6 @@ def spread(breakers: Mapping[str, Mode], drop_degrades: bool) -> dict[str, Mode]
         if modes[stage] is Mode.NORMAL and (drop_degrades or callback_slow):
             modes[stage] = Mode.DEGRADED
     troubled = sum(mode is not Mode.NORMAL for mode in breakers.values())
-    if troubled >= 2:
+    if troubled >= 2 or breakers["callback"] in _TRIPPED:
         modes = {stage: Mode.SEVERE if mode in _SLOWED else mode for stage, mode in modes.items()}
     return modes

@@ -28,8 +28,11 @@ class Skew:
 
 class SkewWatch:
     def __init__(self, max_age: float) -> None:
-        self._late = max_age + _MINUTE
+        self.reconfigure(max_age)
         self._lags: deque[float] = deque(maxlen=_SAMPLES)
+
+    def reconfigure(self, max_age: float) -> None:
+        self._late = max_age + _MINUTE
 
     def sample(self, lag: float) -> None:
         self._lags.append(lag)

@@ -27,6 +27,7 @@ class StageControl:
         self.latency = Latency()
         self.meter = Window(METER_SECONDS)
         self.busy = 0
+        self._slow = 0  # of the busy ones, those open for longer than `slow_after`
         self._ended = 0  # since the last tick; the meter is fed then
         self.hung = 0  # calls from before the breaker last opened: they say nothing and hold no slot
         self._hung_max = slots + HUNG_TRIALS * config.breaker.trials
@@ -47,7 +48,7 @@ class StageControl:
         if self._generation != self.breaker.generation:
             self._generation = self.breaker.generation
             self.hung += self.busy
-            self.busy = 0
+            self.busy = self._slow = 0
 
     def begin(self, now: float) -> Pass:
         if self._generation != self.breaker.generation:
@@ -76,6 +77,7 @@ class StageControl:
         if issued.generation == self._generation:
             self.limiter.record(throttled, self.busy)
             self.busy -= 1
+            self._slow -= issued.slow
         else:
             self.hung -= 1
         self._ended += 1
@@ -89,9 +91,12 @@ class StageControl:
         self.latency.slide(now)
         self.meter.record(now, count=self._ended)
         self._ended = 0
-        if self.breaker.count_slow_calls(now):
+        slow = self.breaker.count_slow_calls(now)
+        if slow:
+            self._slow += slow
             in_time = self.meter.total / METER_SECONDS * self.breaker.config.slow_after * 0.8
-            self.limiter.too_slow(max(in_time, float(self.breaker.config.trials)), now)
+            # The slow ones keep their slots: the rest must not be left with none.
+            self.limiter.too_slow(self._slow + max(in_time, float(self.breaker.config.trials)), now)
         self.breaker.tick(now)
         self._write_off()
         median = self.latency.quantiles(0.5)[0]

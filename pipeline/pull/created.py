@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from math import isfinite
 from typing import Any
 from zoneinfo import ZoneInfo
 
 #: Above this a number can only be milliseconds (in seconds it would be the year 5138).
 _MILLISECONDS_FROM = 100_000_000_000
 _EARLIEST = 946_684_800  # 2000-01-01: anything before is not a date of a ticket
+_LATEST = 1e18
 
 
 def read_created(value: Any, zone: ZoneInfo) -> float | None:
@@ -17,15 +17,17 @@ def read_created(value: Any, zone: ZoneInfo) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return _from_number(float(value)) if abs(value) < 1e18 else None
+        return _from_number(value)
     if isinstance(value, str):
         return _from_text(value.strip(), zone)
     return None
 
 
 def _from_number(number: float) -> float | None:
-    seconds = number / 1000 if number >= _MILLISECONDS_FROM else number
-    return seconds if isfinite(seconds) and seconds >= _EARLIEST else None
+    if not number < _LATEST:  # nor is "nan"
+        return None
+    seconds = number / 1000 if number >= _MILLISECONDS_FROM else float(number)
+    return seconds if seconds >= _EARLIEST else None
 
 
 def _from_text(text: str, zone: ZoneInfo) -> float | None:

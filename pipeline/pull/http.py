@@ -21,6 +21,7 @@ from pipeline.ticket import Ticket, Verdict
 SIDE_CALL_TIMEOUT = 10.0
 #: Fields longer than this are nobody's shop, item or country.
 FIELD_MAX = 512
+TOKEN_MAX = 8192
 
 
 class HttpSource:
@@ -69,9 +70,12 @@ class HttpSource:
             response = await self._client.call(
                 "GET", config.url + config.volume_path, SIDE_CALL_TIMEOUT, params=params
             )
-            data = orjson.loads(response.body)["data"]
-        except (CallFailed, orjson.JSONDecodeError, KeyError, TypeError):
+            document = orjson.loads(response.body)
+        except (CallFailed, orjson.JSONDecodeError):
             return None
+        if response.status != 200 or not isinstance(document, dict) or document.get("status", 200) != 200:
+            return None
+        data = document.get("data")
         return data if isinstance(data, int) and not isinstance(data, bool) else None
 
 
@@ -99,17 +103,27 @@ class TicketReader:
         shop, item, country = (data.get(name) for name in (fields.shop_id, fields.item_id, fields.country))
         if not (_is_name(shop) and _is_name(item) and _is_name(country)):
             return None
+        token = _token(data.get(fields.token))
+        if token is None:
+            return None  # its callback could never be sent, so nothing is paid for it
         trace = data.get(fields.trace_id)
         priority = data.get(fields.priority)
-        token = data.get(fields.token)
         return Ticket(
             key=f"{shop}:{item}:{country}",
             trace_id=str(trace) if _is_name(trace) else f"untraced-{next(self._unnamed)}",
             stamp=read_created(data.get(fields.created_at), self._zone),
             payload={"shop_id": shop, "item_id": item, "country": country},
-            token=token if isinstance(token, str) and "\n" not in token and "\r" not in token else "",
+            token=token,
             priority=priority if isinstance(priority, int) and abs(priority) < 1 << 31 else 0,
         )
+
+
+def _token(value: Any) -> str | None:
+    """As it goes into a header; none at all is for upstreams that need none."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else str(value) if _is_name(value) else "\n"
+    return text if len(text) <= TOKEN_MAX and text.isascii() and text.isprintable() else None
 
 
 def _is_name(value: Any) -> bool:

@@ -57,10 +57,24 @@ class HttpProvider:
         url = self._config.url + self._config.credits_path
         try:
             reply = await self._client.call("GET", url, SIDE_CALL_TIMEOUT, headers=self._authorization)
-            entries = orjson.loads(reply.body)["credits"]
-            return float(sum(entry["credit"] for entry in entries))
-        except (CallFailed, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            document = orjson.loads(reply.body)
+        except (CallFailed, orjson.JSONDecodeError):
             return None
+        if reply.status != 200 or not isinstance(document, dict) or document.get("_success") is not True:
+            return None
+        return _balance(document.get("credits"))
+
+
+def _balance(entries: Any) -> float | None:
+    if not isinstance(entries, list) or not entries:
+        return None
+    balance = 0.0
+    for entry in entries:
+        amount = entry.get("credit") if isinstance(entry, dict) else None
+        if isinstance(amount, bool) or not isinstance(amount, int | float):
+            return None
+        balance += amount
+    return balance
 
 
 def _hole(name: str, value: Any, config: QueryConfig) -> tuple[str, str | None, Any]:

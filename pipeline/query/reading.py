@@ -6,6 +6,7 @@ An answer is about 100 KB of JSON of which three fields matter. msgspec walks it
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -69,14 +70,14 @@ class AnswerReader:
     def _result(
         self, status: int, envelope: _Envelope | Mapping[str, Any], body: bytes | bytearray
     ) -> Answer:
+        if 300 <= status < 400:
+            return Answer(Verdict.FAULT, detail=f"HTTP {status}: redirects are not followed")
         if isinstance(envelope, _Envelope):
             response = bytes(envelope.response)
             if status == 200 and envelope.success is True and _has_item(response):
                 return Answer(Verdict.ANSWERED, response)
-            if response and response != b"null":
+            if response[:1] == b"{":
                 return Answer(Verdict.OFFLINE, response)
-        if 300 <= status < 400:
-            return Answer(Verdict.FAULT, detail=f"HTTP {status}: redirects are not followed")
         return Answer(Verdict.OFFLINE, bytes(body), detail=f"HTTP {status}")
 
 
@@ -84,10 +85,33 @@ def _envelope(body: bytes | bytearray) -> _Envelope | Mapping[str, Any] | None:
     """The envelope; an empty mapping for JSON of another shape; None for what is not JSON at all."""
     try:
         return _read_envelope(body)
-    except msgspec.ValidationError:
-        return {}
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _read_slowly(body)
+
+
+def _read_slowly(body: bytes | bytearray) -> _Envelope | Mapping[str, Any] | None:
+    """What msgspec refuses need not be broken: another shape, or half of an emoji cut off a title.
+
+    And what it takes for another shape need not be JSON: it stops reading "502 Bad Gateway" at the number.
+    """
+    try:
+        document = json.loads(str(body, "utf-8"), parse_constant=_no_constant, parse_int=_whole_number)
+        if not isinstance(document, dict):
+            return {}
+        response = document.get("response")
+        raw = b"" if response is None else json.dumps(response).encode()
+        return _Envelope(document.get("_success"), msgspec.Raw(raw), document.get("error"))
+    except (ValueError, RecursionError):
         return None
+
+
+def _whole_number(digits: str) -> int | str:
+    """Python refuses to read numbers of thousands of digits; as text they do no harm."""
+    return int(digits) if len(digits) <= 4000 else digits
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _code(envelope: _Envelope | Mapping[str, Any] | None) -> int | None:
@@ -103,6 +127,6 @@ def _has_item(response: bytes) -> bool:
         return True
     try:
         parsed = _read_body(response)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return parsed.data is not None and bool(parsed.data.item)

@@ -89,11 +89,12 @@ class QueryStage:
     # -- asking ------------------------------------------------------------------------------------
 
     async def _work(self, ticket: Ticket) -> float:
+        epoch = self._control.gate.epoch
         try:
             answer = await self.ask(ticket)
         finally:
             self.asking.pop(ticket, None)
-        self._follow(ticket, answer)
+        self._follow(ticket, answer, epoch)
         return 0.0
 
     async def ask(self, ticket: Ticket) -> Answer:
@@ -119,7 +120,7 @@ class QueryStage:
 
     # -- what follows ------------------------------------------------------------------------------
 
-    def _follow(self, ticket: Ticket, answer: Answer) -> None:
+    def _follow(self, ticket: Ticket, answer: Answer, epoch: int) -> None:
         verdict = answer.verdict
         self._step("query", ticket, str(verdict))
         if ticket.faults and not verdict.is_fault:
@@ -133,7 +134,7 @@ class QueryStage:
             self._controller.ledger.count("processing")
             self._again(ticket, answer, min(PROCESSING_STEP * ticket.queries, PROCESSING_MAX))
         elif verdict in (Verdict.CREDIT, Verdict.AUTH):
-            self._refused(ticket, answer)
+            self._refused(ticket, answer, epoch)
         else:
             self._fault(ticket, answer)
 
@@ -159,14 +160,16 @@ class QueryStage:
         doublings = 0 if answer.throttled else min(ticket.faults - 1, 10)
         self._again(ticket, answer, min(retry.delay * 2**doublings, retry.delay_max))
 
-    def _refused(self, ticket: Ticket, answer: Answer) -> None:
+    def _refused(self, ticket: Ticket, answer: Answer, epoch: int) -> None:
         """Credit or auth: the ticket goes back unharmed, and nobody asks until a probe gets through."""
         ticket.queries -= 1
+        self._queue.line.put_first(ticket)
+        if epoch != self._control.gate.epoch:
+            return  # asked before the gate last opened: that was known then
         reason = Reason.CREDIT if answer.verdict is Verdict.CREDIT else Reason.AUTH
         says = "credit is out" if reason is Reason.CREDIT else "provider refuses our credentials"
         probes = f"probe every {self.config.query.probe_interval:g} s, or operator"
         self._controller.hold(("pull", "query"), reason, "query", f"{says}: {answer.detail}", probes)
-        self._queue.line.put_first(ticket)
 
     def drop(self, ticket: Ticket, outcome: Outcome) -> None:
         """End this ticket; those that joined it go on without it."""
@@ -200,7 +203,7 @@ class QueryStage:
             self.asking.pop(ticket, None)
             if answer is None:
                 self._queue.line.put_first(ticket)
-        self._follow(ticket, answer)
+        self._follow(ticket, answer, self._control.gate.epoch)
         return answer.verdict not in (Verdict.CREDIT, Verdict.AUTH)
 
     def _crashed(self, ticket: Ticket | None, error: Exception) -> None:

@@ -19,9 +19,12 @@ from aiohttp.typedefs import Handler, Middleware
 from pipeline.config import WebConfig
 from pipeline.errors import CommandError
 from pipeline.web.replies import error_reply
+from pipeline.web.wording import TEXTS_ROUTE
 
-#: Routes that answer without the token: probes, and a panel that must load before it can ask for one.
-OPEN_ROUTES = frozenset({"/livez", "/readyz", "/", "/static"})
+#: The panel's own files; it must load before it can ask for the token.
+PAGE_ROUTES = frozenset({"/", "/static", TEXTS_ROUTE})
+#: Routes that answer without the token.
+OPEN_ROUTES = PAGE_ROUTES | {"/livez", "/readyz"}
 FEED_ROUTE = "/ws"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -30,7 +33,9 @@ SAFE_METHODS = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        # No text ever becomes markup: the browser itself refuses innerHTML and its like.
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -189,6 +194,6 @@ def _plain_refusal(error: web.HTTPException) -> web.Response:
 async def set_headers(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(SECURITY_HEADERS)
     resource = request.match_info.route.resource
-    is_page = resource is not None and resource.canonical in ("/", "/static")
+    is_page = resource is not None and resource.canonical in PAGE_ROUTES
     # The panel may be kept but is asked for anew; what the daemon says is true only once.
     response.headers.setdefault(hdrs.CACHE_CONTROL, "no-cache" if is_page else "no-store")

@@ -19,6 +19,7 @@ from pipeline.web.feed import Feed
 from pipeline.web.metrics import Metrics
 from pipeline.web.openapi import describe
 from pipeline.web.replies import json_reply
+from pipeline.web.wording import TEXTS_ROUTE, send_texts
 
 STATIC = Path(__file__).parent / "static"
 #: For requests that are being answered when the endpoint closes.
@@ -40,6 +41,7 @@ def build_app(daemon: Daemon, web_config: WebConfig) -> web.Application:
             web.get("/openapi.json", _openapi),
             web.get("/ws", feed.handle, allow_head=False),
             web.get("/", _panel),
+            web.get(TEXTS_ROUTE, send_texts),
             web.static("/static", STATIC),
         ]
     )

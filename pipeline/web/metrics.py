@@ -29,6 +29,7 @@ HOLDS: Mapping[str, tuple[str, ...]] = {
     "breaker": ("pull", "query", "callback"),
     "success_limit": ("pull",),
     "stopped": ("pull", "query", "callback"),
+    "draining": ("pull",),
 }
 QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
 

@@ -23,6 +23,16 @@ def test_the_first_hold_of_a_reason_is_an_edge_and_the_second_is_not():
     assert gate.hold(hold_of(Reason.AUTH)) is True
 
 
+def test_a_reason_that_holds_already_keeps_its_beginning_and_takes_the_rest_anew():
+    gate = Gate("pull", 5)
+    gate.hold(hold_of(Reason.MANUAL, since=12.0, until=60.0))
+    gate.hold(hold_of(Reason.MANUAL, since=99.0, until=600.0))
+    assert (gate.holds[Reason.MANUAL].since, gate.holds[Reason.MANUAL].until) == (12.0, 600.0)
+    gate.release(Reason.MANUAL)
+    gate.hold(hold_of(Reason.MANUAL, since=700.0))
+    assert gate.holds[Reason.MANUAL].since == 700.0
+
+
 def test_two_reasons_need_two_releases_and_only_the_last_opens():
     gate, heard = listened()
     gate.hold(hold_of(Reason.CREDIT))

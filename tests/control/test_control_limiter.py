@@ -1,3 +1,5 @@
+import pytest
+
 from pipeline.control.limiter import Limiter
 
 
@@ -108,3 +110,87 @@ def test_a_period_begins_with_clean_books():
     assert period(limiter, 2.0, good=10, refused=0, busy=1) == 50
     limiter.tick(3.0, None)
     assert limiter.limit == 50
+
+
+# -- when we are the slow side ---------------------------------------------------------------------
+
+
+def lagging(lag: float, latency: float | None, slots: int = 500, ticks: int = 1) -> int:
+    limiter = Limiter(slots, 0.0)
+    for number in range(1, ticks + 1):
+        limiter.tick(number / 4, latency, lag)
+    return limiter.limit
+
+
+def test_calls_that_wait_mostly_for_us_are_fewer_at_once():
+    assert lagging(0.006, latency=0.01) == 400
+    assert lagging(0.014, latency=0.01) == 400
+
+
+def test_a_loop_that_is_very_late_cuts_deeper():
+    assert lagging(0.015, latency=0.01) == 250
+    assert lagging(2.0, latency=0.01) == 250
+
+
+@pytest.mark.parametrize(("latency", "limit"), [(0.039, 400), (0.04, 500), (0.041, 500), (30.0, 500)])
+def test_calls_that_wait_mostly_for_the_far_side_are_not_fewer(latency: float, limit: int):
+    assert lagging(0.01, latency) == limit
+
+
+@pytest.mark.parametrize(("lag", "limit"), [(0.0, 500), (0.005, 500), (0.0051, 400)])
+def test_a_loop_five_milliseconds_late_is_not_late(lag: float, limit: int):
+    assert lagging(lag, latency=0.001) == limit
+
+
+def test_while_nobody_knows_how_long_a_call_takes_our_own_lateness_cuts_nothing():
+    assert lagging(10.0, latency=None) == 500
+
+
+def test_however_late_we_are_thirty_two_calls_go_on():
+    assert lagging(1.0, latency=0.01, ticks=100) == 32
+    assert lagging(0.006, latency=0.01, ticks=100) == 32
+
+
+def test_our_lateness_never_raises_a_limit_that_is_lower_already():
+    assert lagging(1.0, latency=0.01, slots=20, ticks=10) == 20
+    limiter = Limiter(500, 0.0)
+    limiter.too_slow(7.0, 0.0)
+    limiter.tick(1.0, 0.01, 1.0)
+    assert limiter.limit == 7
+
+
+def test_when_we_are_in_time_again_the_calls_grow_back():
+    limiter = Limiter(500, 0.0)
+    for number in range(1, 20):
+        limiter.tick(number / 4, 0.01, 1.0)
+    limits = []
+    for number in range(20, 80):
+        limiter.record(False, limiter.limit)
+        limiter.tick(number / 4, 0.01, 0.001)
+        limits.append(limiter.limit)
+    assert limits[0] == 36
+    assert limits == sorted(limits)
+    assert limits[-1] == 500
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the lag's cut returns first and clears the books: refusals are never looked at"
+)
+def test_a_provider_that_refuses_is_heard_also_while_we_are_late():
+    limiter = Limiter(500, 0.0)
+    for number in range(1, 60):
+        for _ in range(10):
+            limiter.record(True, limiter.limit)
+        limiter.tick(number / 4, 0.01, 0.02)
+    assert limiter.limit < 32
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="Lane.tick, poked by a breaker or a hold's end, hands in the lag of the last timed tick",
+)
+def test_one_late_tick_is_one_cut_however_often_the_control_looks_at_it():
+    limiter = Limiter(500, 0.0)
+    for _ in range(5):
+        limiter.tick(1.0, 0.01, 0.02)
+    assert limiter.limit == 250

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from pipeline.clock import Clock
 from pipeline.config import PullConfig
 from pipeline.ports import Pulled
@@ -136,11 +134,6 @@ async def test_shutdown_by_the_api_drains_and_exits_0_with_everything_delivered(
         assert_all_delivered_once(server.world.truth())
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="drain leaves tickets that wait for a second look (processing) though drain_timeout is far away, "
-    "and no journal keeps them: they are lost",
-)
 async def test_shutdown_also_drains_what_waits_to_be_asked_again() -> None:
     async with world(rate=300, processing_share=1, processing_time=0.3) as server:
         async with running(settings_tree({LANE: lane_tree(server.url)})) as live:
@@ -151,10 +144,6 @@ async def test_shutdown_also_drains_what_waits_to_be_asked_again() -> None:
         assert_all_delivered_once(server.world.truth())
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="drain leaves paid answers whose callback waits for its retry, and no journal keeps them",
-)
 async def test_shutdown_also_drains_answers_that_wait_for_their_retry() -> None:
     async with world(rate=100, callback={"latency": 0.01, "error": 1.0}) as server:
         tree = lane_tree(server.url, callback={"retry_interval": 1})

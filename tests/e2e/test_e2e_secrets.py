@@ -142,10 +142,6 @@ async def test_no_secret_leaves_the_daemon_when_every_end_fails(
     assert leaks == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="where `rich` is installed the console log shows a crash with its local variables: tokens",
-)
 async def test_no_secret_is_in_the_console_log_of_a_crash(capfd: pytest.CaptureFixture[str]) -> None:
     async with world(rate=5) as server:
         lane = secret_lane(server.url, sink="tests.e2e.broken_ends:BrokenSink")

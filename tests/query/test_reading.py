@@ -124,10 +124,6 @@ def test_not_json_and_truncated_are_faults(status: int, body: bytes):
     assert verdict(status, body) is Verdict.FAULT
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="msgspec finds the wrong type before the broken syntax: taken for JSON of another shape",
-)
 @pytest.mark.parametrize(
     ("status", "body"),
     [
@@ -143,9 +139,6 @@ def test_text_that_begins_like_json_is_not_json(status: int, body: bytes):
     assert verdict(status, body) is Verdict.FAULT
 
 
-@pytest.mark.xfail(
-    strict=True, raises=RecursionError, reason="RecursionError is not caught: the worker crashes"
-)
 @pytest.mark.parametrize("field", ["error", "response", "else"])
 def test_nesting_too_deep_to_be_read_is_a_fault_and_no_crash(field: str):
     body = b'{"_success":true,"%s":%s}' % (field.encode(), b"[" * 100_000 + b"]" * 100_000)
@@ -185,7 +178,6 @@ def test_an_offline_answer_with_a_response_sends_that():
     assert read(200, b'{"_success":false,"response":{"gone":1}}').body == b'{"gone":1}'
 
 
-@pytest.mark.xfail(strict=True, reason="any JSON value under `response` is sent, be it an object or not")
 @pytest.mark.parametrize("response", [b"[]", b"5", b'""', b"false"])
 def test_a_response_that_is_no_object_is_none(response: bytes):
     body = b'{"_success":true,"response":' + response + b"}"
@@ -198,9 +190,6 @@ def test_a_redirect_is_a_fault(status: int):
     assert verdict(status, b"[]") is Verdict.FAULT
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the check for 3xx comes after the return for a body that has a `response`"
-)
 def test_a_redirect_that_carries_a_response_is_a_fault_too():
     assert verdict(302, {"response": {"x": 1}}) is Verdict.FAULT
 
@@ -270,13 +259,31 @@ def test_an_item_is_found_however_it_is_written(item: bytes, before: bytes):
         assert verdict(200, body) is Verdict.ANSWERED
 
 
-@pytest.mark.xfail(
-    strict=True, reason="msgspec refuses half a surrogate pair, which JSON allows: asked again until too old"
-)
 def test_a_title_cut_in_the_middle_of_an_emoji_is_an_answer():
     body = b'{"_success":true,"response":{"data":{"item":{"title":"tea \\ud83c"}}}}'
     json.loads(body)
     assert verdict(200, body) is Verdict.ANSWERED
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the second walk, taken when the item is not what comes first, refuses the half pair too",
+)
+def test_half_an_emoji_makes_no_product_disappear_wherever_its_item_stands():
+    body = b'{"_success":true,"response":{"version":1,"data":{"item":{"title":"tea \\ud83c"}}}}'
+    assert verdict(200, body) is Verdict.ANSWERED
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="such an answer is written anew from Python's numbers: 1e999 becomes Infinity, no JSON",
+)
+@pytest.mark.parametrize("number", [b"1e999", b"12345678901234567890.5", b"1.10"])
+def test_half_an_emoji_changes_no_number_beside_it(number: bytes):
+    body = b'{"_success":true,"response":{"data":{"item":{"title":"\\ud83c","price":' + number + b"}}}}"
+    answer = read(200, body)
+    assert answer.verdict is Verdict.ANSWERED
+    assert number in answer.body
 
 
 def test_an_item_elsewhere_is_no_item():

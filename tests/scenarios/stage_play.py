@@ -83,7 +83,7 @@ class WatchedProvider:
         return answer
 
     def _check_budget(self) -> None:
-        """Retries that fail stay within their share in any minute; one that works earns itself and another."""
+        """Retries that fail stay within their share in any minute; one that works earns two."""
         since = self._clock.monotonic() - 60
         while self._calls[0][0] < since:
             self._calls.popleft()
