@@ -200,7 +200,7 @@ def run(config_path: Path | None) -> int:
     return uvloop.run(_serve(settings, config_path))
 
 
-def demo(scenario: str, rate: float, seconds: float | None) -> int:
+def demo(scenario: str, rate: float, seconds: float | None, port: int) -> int:
     """The daemon and a simulated world in one process, no keys needed."""
     lane = LaneConfig(source="sim", provider="sim", sink="sim")
     sim = lane.sim.model_copy(update={"scenario": scenario, "rate": rate, "seed": random.randrange(1 << 31)})
@@ -209,6 +209,7 @@ def demo(scenario: str, rate: float, seconds: float | None) -> int:
         settings = base.model_copy(
             update={
                 "daemon": base.daemon.model_copy(update={"data_dir": folder}),
+                "web": base.web.model_copy(update={"port": port}),
                 "lanes": {"demo": lane.model_copy(update={"sim": sim})},
             }
         )

@@ -55,12 +55,19 @@ def run(config: Path | None) -> None:
     "--rate", type=click.FloatRange(0, 100_000), default=20.0, show_default=True, help="Tickets a second."
 )
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="End after this long.")
-def demo(scenario: str, rate: float, seconds: float | None) -> None:
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8090,
+    show_default=True,
+    help="Control endpoint; 0 = any free port.",
+)
+def demo(scenario: str, rate: float, seconds: float | None, port: int) -> None:
     """Run the daemon against a simulated world."""
     from pipeline import app
 
     try:
-        raise SystemExit(app.demo(scenario, rate, seconds))
+        raise SystemExit(app.demo(scenario, rate, seconds, port))
     except ConfigError as error:
         raise BadConfig(str(error)) from None
 

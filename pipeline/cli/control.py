@@ -15,6 +15,7 @@ from pipeline.cli.outcome import DaemonUnreachable
 from pipeline.cli.settings import Remote, remote
 from pipeline.cli.status import render_event, render_status
 from pipeline.clock import SystemClock
+from pipeline.texts import Texts
 
 EVENTS_MAX = 1000
 REFRESH = 1.0
@@ -129,7 +130,19 @@ class Tail:
 def _order(daemon: Remote, verb: str, as_json: bool, lane: str | None = None, **body: Any) -> None:
     given = {name: value for name, value in body.items() if value is not None}
     answer = daemon.client.post(f"/api/{verb}", given, lane=lane)
-    click.echo(_as_json(answer) if as_json else daemon.texts.say(f"cli.done.{verb}"))
+    if as_json:
+        click.echo(_as_json(answer))
+        return
+    click.echo(daemon.texts.say(f"cli.done.{verb}"))
+    for name, standing in answer.get("lanes", {}).items():
+        click.echo(_standing(daemon.texts, name, standing))
+
+
+def _standing(texts: Texts, lane: str, standing: dict[str, Any]) -> str:
+    """Where the lane is now: a resumed lane that stays stopped should say so at once."""
+    reasons = {hold["reason"] for holds in standing["holds"].values() for hold in holds}
+    held = ", ".join(texts.name("reason", reason) for reason in sorted(reasons))
+    return f"{lane}: {texts.name('state', standing['state'])}" + (f" ({held})" if held else "")
 
 
 @click.command()

@@ -109,7 +109,8 @@ class Room:
         if self._exits.total and self._first_pull is not None:
             # While nothing leaves (an outage, or nothing to do) the last known rate is the best guess.
             self._rate = self._exits.total / min(_EXIT_WINDOW, max(1.0, now - self._first_pull))
-            self.mark = int(min(self._high_water, max(_MARK_MIN, self._servable(now) - asking)))
+            self.mark = int(max(_MARK_MIN, self._servable(now) - asking))
+        self.mark = min(self.mark, self._high_water)
         if not served:
             # Nobody is asking: what waits here only grows old. Upstream may have others to give it to.
             self.mark = min(self.mark, self._low_water + self._low_water // 4)

@@ -50,7 +50,7 @@ class Limiter:
     def tick(self, now: float, latency: float | None, lag: float = 0.0) -> None:
         """`lag` = how late our own loop is."""
         passed = now - self._began
-        if lag > _LAG_MIN and latency is not None and latency < _LAG_SHARE * lag:
+        if lag > _LAG_MIN and latency is not None and latency < _LAG_SHARE * lag and not self._refused:
             cut = _LAG_CUT if lag < 3 * _LAG_MIN else _LAG_CUT_DEEP
             self._limit = max(min(_LAG_FLOOR, self._limit), self._limit * cut)
             self._begin(now)

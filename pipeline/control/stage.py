@@ -30,7 +30,7 @@ class StageControl:
         self._slow = 0  # of the busy ones, those open for longer than `slow_after`
         self._ended = 0  # since the last tick; the meter is fed then
         self.hung = 0  # calls from before the breaker last opened: they say nothing and hold no slot
-        self._hung_max = slots + HUNG_TRIALS * config.breaker.trials
+        self._slots = slots
         self._generation = self.breaker.generation
         self.tls_refused = False
         self._median: float = 0.0
@@ -41,7 +41,10 @@ class StageControl:
             return False
         if self._generation != breaker.generation:
             self._write_off()
-        return self.busy < gate.slots and self.hung < self._hung_max
+        return self.busy < gate.slots and (not self.hung or self.hung < self._hung_max())
+
+    def _hung_max(self) -> int:
+        return self._slots + HUNG_TRIALS * self.breaker.config.trials
 
     def _write_off(self) -> None:
         """The breaker has opened: one that hangs for four minutes must not keep its slots that long."""

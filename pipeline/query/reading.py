@@ -21,6 +21,12 @@ _FAULT_STATUS = frozenset({408, 429})
 #: The usual beginning of a response that has an item; saves the second walk.
 _HAS_ITEM = re.compile(rb'\s*\{\s*"data"\s*:\s*\{\s*"item"\s*:\s*\{\s*"')
 
+#: Every escape in JSON text; `half` is one half of a surrogate pair without the other.
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+
 
 class _Envelope(msgspec.Struct):
     success: Any = msgspec.field(default=None, name="_success")
@@ -94,20 +100,20 @@ def _read_slowly(body: bytes | bytearray) -> _Envelope | Mapping[str, Any] | Non
 
     And what it takes for another shape need not be JSON: it stops reading "502 Bad Gateway" at the number.
     """
+    whole = _ESCAPES.sub(_mend, body)
     try:
-        document = json.loads(str(body, "utf-8"), parse_constant=_no_constant, parse_int=_whole_number)
-        if not isinstance(document, dict):
-            return {}
-        response = document.get("response")
-        raw = b"" if response is None else json.dumps(response).encode()
-        return _Envelope(document.get("_success"), msgspec.Raw(raw), document.get("error"))
+        return _read_envelope(whole)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        json.loads(str(whole, "utf-8"), parse_constant=_no_constant, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return None
+    return {}
 
 
-def _whole_number(digits: str) -> int | str:
-    """Python refuses to read numbers of thousands of digits; as text they do no harm."""
-    return int(digits) if len(digits) <= 4000 else digits
+def _mend(escape: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if escape["half"] else escape[0]
 
 
 def _no_constant(name: str) -> None:

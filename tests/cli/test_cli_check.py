@@ -276,7 +276,7 @@ def test_demo_passes_its_options_on(app: types.ModuleType) -> None:
     seen: list[Any] = []
     app.demo = lambda *given: seen.append(given) or 0  # type: ignore[attr-defined]
     assert tidegate("demo", "--scenario", "storm", "--rate", "50", "--seconds", "3").exit_code == 0
-    assert seen == [("storm", 50.0, 3.0)]
+    assert seen == [("storm", 50.0, 3.0, 8090)]
 
 
 def test_an_unknown_scenario_is_wrong_usage() -> None:

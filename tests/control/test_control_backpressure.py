@@ -1,4 +1,3 @@
-import pytest
 from control_makers import PROPERTY, lane_config, look_at
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -122,10 +121,10 @@ def test_the_mark_falls_where_so_many_could_not_be_served_in_time():
     assert room.mark == 10
 
 
-def test_while_nobody_is_served_no_more_than_twice_the_low_water_is_piled_up():
+def test_while_nobody_is_served_little_more_than_the_low_water_is_piled_up():
     room = room_of()
     look_at(room, 1.0, 300, served=False)
-    assert room.mark == 200
+    assert room.mark == 125
     small = room_of(mark=50)
     look_at(small, 1.0, 20, served=False)
     assert small.mark == 50
@@ -199,9 +198,6 @@ def test_a_new_high_water_is_obeyed_from_the_next_tick_on():
     assert room.mark == 300
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the mark is set anew only while tickets leave: an idle lane keeps the old one"
-)
 def test_a_new_high_water_is_obeyed_by_an_idle_lane_too():
     room = room_of()
     room.reconfigure(lane_config(queue={"high_water": 300}))

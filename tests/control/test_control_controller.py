@@ -2,7 +2,7 @@ import pytest
 from control_makers import EMPTY, LATE_NAMES, Desk, feed, lane_config, mixed, ticket
 
 from pipeline.control.breaker import Mode
-from pipeline.control.controller import Snapshot
+from pipeline.control.controller import BACKLOG_CAUTION, Snapshot
 from pipeline.control.drop_rate import Level
 from pipeline.control.gate import Reason
 from pipeline.events import Kind
@@ -11,6 +11,8 @@ from pipeline.ticket import Outcome
 
 FULL_SPEED = {"pull": 1250, "query": 500, "callback": 300}
 MB_64 = 67_108_864
+#: What is enough to hold queries while the callback is out of order.
+CAUTIOUS, CAUTIOUS_BYTES = 2000 // BACKLOG_CAUTION, MB_64 // BACKLOG_CAUTION
 
 
 def backlog(count: int = 0, size: int = 0) -> Snapshot:
@@ -176,9 +178,11 @@ def test_asking_whether_the_backlog_is_over_needs_no_tick_and_changes_nothing(
     assert desk.holds("query") == {"callback_backlog"}
 
 
-@pytest.mark.parametrize(("at", "over"), [((500, 0), (501, 0)), ((1, MB_64 // 4), (1, MB_64 // 4 + 1))])
+@pytest.mark.parametrize(
+    ("at", "over"), [((CAUTIOUS, 0), (CAUTIOUS + 1, 0)), ((1, CAUTIOUS_BYTES), (1, CAUTIOUS_BYTES + 1))]
+)
 @pytest.mark.parametrize("mode", [Mode.OPEN, Mode.HALF_OPEN])
-def test_while_nobody_takes_the_answers_a_quarter_of_the_backlog_is_the_bound(
+def test_while_nobody_takes_the_answers_a_fraction_of_the_backlog_is_the_bound(
     mode: Mode, at: tuple[int, int], over: tuple[int, int]
 ):
     desk = callback_in(mode)
@@ -204,7 +208,8 @@ def callback_in(mode: Mode) -> Desk:
 
 
 @pytest.mark.parametrize(
-    ("mode", "highest"), [(Mode.OPEN, -1), (Mode.HALF_OPEN, 249), (Mode.DEGRADED, 999), (Mode.NORMAL, 999)]
+    ("mode", "highest"),
+    [(Mode.OPEN, -1), (Mode.HALF_OPEN, CAUTIOUS // 2 - 1), (Mode.DEGRADED, 999), (Mode.NORMAL, 999)],
 )
 def test_the_backlog_is_over_below_half_of_the_bound_in_force_and_never_while_the_callback_is_open(
     mode: Mode, highest: int
@@ -887,14 +892,14 @@ def test_while_a_breaker_is_open_little_is_piled_up(stage: str):
     desk = at_full_mark()
     desk.controller.stages[stage].breaker.trip(desk.clock.time, "test")
     desk.tick()
-    assert desk.controller.room.mark == 200
+    assert desk.controller.room.mark == 125
 
 
 def test_while_the_query_is_held_little_is_piled_up():
     desk = at_full_mark()
     refuse(desk, Reason.CREDIT)
     desk.tick()
-    assert desk.controller.room.mark == 200
+    assert desk.controller.room.mark == 125
 
 
 def test_an_outage_does_not_turn_its_first_losses_into_a_hard_stop():
@@ -911,17 +916,17 @@ def test_an_outage_does_not_turn_its_first_losses_into_a_hard_stop():
     assert desk.edges(Reason.DROP_RATE) == []
 
 
-def test_with_the_callback_open_a_quarter_of_the_backlog_holds_the_query():
+def test_with_the_callback_open_a_fraction_of_the_backlog_holds_the_query_until_it_may_try_again():
     desk = Desk()
     callback = desk.controller.stages["callback"].breaker
     callback.trip(desk.clock.time, "test")
-    desk.tick(backlog(500), after=0)
+    desk.tick(backlog(CAUTIOUS), after=0)
     assert desk.holds("query") == set()
-    desk.tick(backlog(501), after=0)
+    desk.tick(backlog(CAUTIOUS + 1), after=0)
     assert desk.holds("query") == {"callback_backlog"}
     desk.tick(backlog(0), after=0)
     assert desk.holds("query") == {"callback_backlog"}, "released while nobody takes the answers"
-    desk.tick(backlog(249), after=10)
+    desk.tick(backlog(CAUTIOUS // 2 - 1), after=10)
     assert desk.holds("query") == set()
 
 

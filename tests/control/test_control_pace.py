@@ -35,9 +35,15 @@ def test_a_troubled_query_slows_nobody_else(mode: Mode):
     assert spread_of(N, mode, N) == (N, mode, N)
 
 
-@pytest.mark.parametrize("mode", [D, P, H])
-def test_a_troubled_callback_slows_pull_and_query(mode: Mode):
-    assert spread_of(N, N, mode) == (D, D, mode)
+def test_a_degraded_callback_slows_pull_and_query():
+    assert spread_of(N, N, D) == (D, D, D)
+
+
+@pytest.mark.parametrize("mode", [P, H])
+def test_a_callback_out_of_order_slows_pull_and_query_as_far_as_they_go(mode: Mode):
+    assert spread_of(N, N, mode) == (S, S, mode)
+    assert spread_of(D, N, mode) == (S, S, mode)
+    assert spread_of(N, P, mode) == (S, P, mode)
 
 
 def test_a_high_drop_rate_degrades_pull_and_query_and_leaves_callbacks_alone():

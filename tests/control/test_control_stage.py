@@ -221,9 +221,6 @@ def test_calls_from_before_the_outage_that_grow_slow_after_it_say_nothing_about_
     assert stage.limiter.limit == 5 + 122  # 306 ended in the last minute: 153 in 30 s, four fifths of that
 
 
-@pytest.mark.xfail(
-    strict=True, reason="breaker.trials is live, but the bound on hung calls keeps the one it was made with"
-)
 def test_as_many_rounds_of_trials_may_hang_when_a_round_has_become_larger():
     stage, now = stage_of(slots=20), T
     stage.breaker.config = lane_config(breaker={"trials": 100, "trip_after": 20}).breaker
