@@ -24,6 +24,8 @@ from pipeline.config import LaneConfig, Settings, load
 from pipeline.errors import ConfigError
 from pipeline.events import Bus, Event, Kind, Level
 from pipeline.http import CLIENTS, Client, HttpClient
+from pipeline.journal.journal import Journal
+from pipeline.journal.silent import make_journal
 from pipeline.lane import Lane
 from pipeline.ports import Provider, Sink, Source
 from pipeline.pull.http import HttpSource
@@ -38,6 +40,8 @@ log = structlog.get_logger()
 
 ALERT_FLUSH = 3.0
 LAG_EVERY = 0.5
+JOURNAL_FILE = "journal.db"
+SPARE_CONNECTIONS = 100
 LAG_WORTH_SAYING = 1.0
 EXIT_FORCED = 1
 
@@ -54,8 +58,11 @@ class Daemon:
         self.draining = False
         self.ready = False
         client = CLIENTS[settings.daemon.http_client]
+        file = Path(settings.daemon.data_dir) / JOURNAL_FILE
+        self.journal = make_journal(file, settings.journal, self.clock, self.bus)
+        self.journal.on_trouble = self._journal_trouble
         self.lanes: Mapping[str, Lane] = {
-            name: build_lane(name, config, self.clock, self.bus, client)
+            name: build_lane(name, config, self.clock, self.bus, client, self.journal)
             for name, config in settings.lanes.items()
         }
         self._alert_client = client(pool_size=2, max_body=1 << 16)
@@ -81,6 +88,7 @@ class Daemon:
         logs.log_events(self.bus)
         await self._alert_client.open()
         self._services = [asyncio.create_task(self.alerts.run()), asyncio.create_task(self._watch_loop())]
+        await self.journal.open()
         await self.web.start()
         await asyncio.gather(*(self._open_lane(lane) for lane in self.lanes.values()))
         self.ready = True
@@ -108,6 +116,7 @@ class Daemon:
         for lane in self.lanes.values():
             with contextlib.suppress(Exception):
                 await lane.close()
+        await self.journal.close()
         await self.alerts.flush(ALERT_FLUSH)
         await self.web.close()
         for task in self._services:
@@ -118,6 +127,10 @@ class Daemon:
     def shutdown(self, by: str) -> None:
         self._stopped_by = self._stopped_by or by
         self._stop.set()
+
+    def _journal_trouble(self, trouble: str | None) -> None:
+        for lane in self.lanes.values():
+            lane.journal_trouble(trouble)
 
     # -- signals -----------------------------------------------------------------------------------
 
@@ -165,7 +178,12 @@ class Daemon:
 
 
 def build_lane(
-    name: str, config: LaneConfig, clock: Clock, bus: Bus, client: type[Client] = HttpClient
+    name: str,
+    config: LaneConfig,
+    clock: Clock,
+    bus: Bus,
+    client: type[Client] = HttpClient,
+    journal: Journal | None = None,
 ) -> Lane:
     simulated = (
         sim_ports(name, config.sim, clock) if "sim" in (config.source, config.provider, config.sink) else None
@@ -175,14 +193,16 @@ def build_lane(
         config.provider, simulated and simulated[1], HttpProvider, config.query, clock, client
     )
     sink: Sink = _end(config.sink, simulated and simulated[2], HttpSink, config.callback, clock, client)
-    return Lane(name, config, source, provider, sink, clock, bus)
+    return Lane(name, config, source, provider, sink, clock, bus, journal)
 
 
 def _end(kind: str, simulated: Any, over_http: Any, section: Any, clock: Clock, client: type[Client]) -> Any:
     if kind == "sim":
         return simulated
     if kind == "http":
-        return over_http(section, clock, section.workers * section.batch, client)
+        # Calls that hang keep their connection but not their slot, so there are more of these.
+        connections = 2 * section.workers * section.batch + SPARE_CONNECTIONS
+        return over_http(section, clock, connections, client)
     module, _, name = kind.partition(":")
     try:
         factory = getattr(importlib.import_module(module), name)

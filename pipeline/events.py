@@ -26,6 +26,7 @@ class Kind(StrEnum):
     CONFIG = "config"  # detail: changed, needs_restart, error
     ALERT = "alert"  # detail: channel, error
     TLS = "tls"  # detail: error
+    JOURNAL = "journal"  # detail: what, and why, file, lasted or count
     LOOP_LAG = "loop_lag"  # detail: seconds
 
 

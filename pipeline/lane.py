@@ -19,12 +19,14 @@ from pipeline.control.gate import Reason
 from pipeline.control.pace import STAGES
 from pipeline.events import Bus, Kind, Step, StepListener
 from pipeline.events import Level as EventLevel
+from pipeline.journal.journal import Journal
+from pipeline.journal.silent import SilentJournal
 from pipeline.money import Money
 from pipeline.ports import Provider, Sink, Source
 from pipeline.pull.stage import PullStage
 from pipeline.query.stage import QueryStage
 from pipeline.queue.ticket_queue import TicketQueue
-from pipeline.ticket import DROPPED, Answer, Ticket, Verdict
+from pipeline.ticket import DROPPED, Answer, Outcome, Ticket, Verdict
 
 log = structlog.get_logger()
 
@@ -46,17 +48,21 @@ class Lane:
         sink: Sink,
         clock: Clock,
         bus: Bus,
+        journal: Journal | None = None,
     ) -> None:
         self.name = name
+        self._journal = journal or SilentJournal()
         self.config = config
         self._clock = clock
         self._ports = (source, provider, sink)
         self._source, self._provider = source, provider
         self.controller = Controller(name, config, clock, bus)
         self.queue = TicketQueue(config.queue, clock)
-        self.callback = CallbackStage(config, sink, self.queue, self.controller, clock, self._step)
+        self.callback = CallbackStage(
+            config, sink, self.queue, self.controller, clock, self._step, self._journal
+        )
         self.query = QueryStage(
-            config, provider, self.queue, self.controller, clock, self._step, self._answered
+            config, provider, self.queue, self.controller, clock, self._step, self._answered, self._journal
         )
         self.pull = PullStage(
             config, source, self.queue, self.controller, clock, self._step, self.callback.submit_one
@@ -76,6 +82,7 @@ class Lane:
     async def open(self) -> None:
         for port in self._ports:
             await port.open()
+        recovered = await self._recover()
         for pool in self._pools:
             pool.start()
         every: tuple[tuple[float, Callable[[], Awaitable[object]]], ...] = (
@@ -87,7 +94,61 @@ class Lane:
         )
         self._services = [asyncio.create_task(self._repeat(*pair)) for pair in every]
         self._services.append(asyncio.create_task(self.side_calls_once()))
-        self.controller.emit(Kind.STARTED, EventLevel.INFO, "", {})
+        level = EventLevel.WARNING if recovered.get("unclean") else EventLevel.INFO
+        self.controller.emit(Kind.STARTED, level, "", recovered)
+
+    async def _recover(self) -> dict[str, Any]:
+        """Take up what an earlier run left: answers to deliver, tickets to ask about, keys done already."""
+        config, ledger = self.config, self.controller.ledger
+        found = await self._journal.recover(
+            self.name,
+            self._clock.now(),
+            query_age=config.query.stale_age,
+            callback_age=config.callback.max_age,
+            keys_max=2 * config.queue.bucket_keys,
+        )
+        for key in found.processed:
+            self.queue.processed.add(key)
+        for undelivered in found.undelivered:
+            answer = await self._journal.fetch(undelivered.kept)
+            if answer is None:
+                self._take_up(undelivered.ticket)
+                continue
+            ledger.count("pulled")
+            self.queue.adopt(undelivered.ticket, answer)
+            self.callback.submit_one(undelivered.ticket)
+        for unanswered in found.unanswered:
+            self._take_up(unanswered.ticket)
+        maybe_paid = sum(unanswered.maybe_paid for unanswered in found.unanswered)
+        taken_up = len(found.undelivered) + len(found.unanswered)
+        for tally, number in (
+            ("maybe_paid", maybe_paid),
+            ("recovered", taken_up),
+            ("pulled", found.dropped),
+            (Outcome.RESTART, found.dropped),
+        ):
+            ledger.count(tally, number)
+        if found.clean and not taken_up and not found.dropped:
+            return {}
+        undelivered_number = len(found.undelivered)
+        return {
+            "unclean": not found.clean,
+            "recovered": taken_up,
+            "undelivered": undelivered_number,
+            "maybe_paid": maybe_paid,
+            "dropped": found.dropped,
+        }
+
+    def _take_up(self, ticket: Ticket) -> None:
+        self.controller.ledger.count("pulled")
+        self.pull.take_up(ticket)
+
+    def journal_trouble(self, trouble: str | None) -> None:
+        """Nothing new is taken in that could not be written down; what is under way goes on."""
+        if trouble is None:
+            self.controller.release(("pull",), Reason.JOURNAL, "journal")
+        else:
+            self.controller.hold(("pull",), Reason.JOURNAL, "journal", trouble, "by itself")
 
     def begin_drain(self, by: str) -> None:
         self.draining = True
@@ -214,6 +275,12 @@ class Lane:
             ticket.callbacks if stage == "callback" else ticket.queries,
         )
         self._steps[stage].append(raw)
+        if ticket.outcome is not None:
+            self._journal.ended(self.name, ticket, stage)
+        elif stage == "pull":
+            self._journal.pulled(self.name, ticket, what)
+        elif stage == "callback":
+            self._journal.step(ticket, stage, what)
         if self._listeners:
             step = self._told(raw)
             for listener in self._listeners:

@@ -47,5 +47,25 @@ class Provider(Port, Protocol):
         ...
 
 
+class Recorder(Protocol):
+    """What a stage tells the journal. Never waits and never raises: a line in a list."""
+
+    def asking(self, ticket: Ticket) -> None:
+        """A query is about to be sent."""
+        ...
+
+    def answered(self, ticket: Ticket, answer: Answer) -> None:
+        """Any answer to a query, also one that is no result."""
+        ...
+
+    def calling(self, ticket: Ticket) -> None:
+        """A callback is about to be sent."""
+        ...
+
+    def keep(self, ticket: Ticket, answer: Answer) -> object:
+        """This answer must survive a crash: it waits for another try."""
+        ...
+
+
 class Sink(Port, Protocol):
     async def deliver(self, ticket: Ticket, answer: Answer, timeout: float) -> Receipt: ...

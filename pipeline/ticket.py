@@ -50,6 +50,7 @@ class Outcome(StrEnum):
     AUTH_EXPIRED = "auth_expired"  # its time ran out while the auth hold stood
     OVERFLOW = "overflow"  # upstream handed out more than was asked for and there was no room
     MALFORMED = "malformed"  # upstream's entry was not a ticket
+    RESTART = "restart"  # of an earlier run of this program, and too old when the next began
     CRASHED = "crashed"  # a bug of ours, more than once on the same ticket
 
 
@@ -72,6 +73,7 @@ LOST_OTHERWISE = frozenset(
         Outcome.AUTH_EXPIRED,
         Outcome.OVERFLOW,
         Outcome.MALFORMED,
+        Outcome.RESTART,
         Outcome.CRASHED,
     }
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pipeline.clock import Clock
 from pipeline.config import LaneConfig
 from pipeline.control.controller import Controller
-from pipeline.ports import Sink
+from pipeline.ports import Recorder, Sink
 from pipeline.queue.line import Line
 from pipeline.queue.ticket_queue import TicketQueue
 from pipeline.slots import SlotPool
@@ -50,6 +50,7 @@ class CallbackStage:
         controller: Controller,
         clock: Clock,
         step: StepSink,
+        journal: Recorder,
     ) -> None:
         self.config = config
         self._sink = sink
@@ -58,6 +59,7 @@ class CallbackStage:
         self._control = controller.stages["callback"]
         self._clock = clock
         self._step = step
+        self._journal = journal
         self.line = Line(clock)
         self.backlog = Backlog()
         self.calling: dict[Ticket, None] = {}
@@ -122,6 +124,7 @@ class CallbackStage:
         clock, control = self._clock, self._control
         issued = control.begin(clock.monotonic())
         receipt: Receipt | None = None
+        self._journal.calling(ticket)
         try:
             receipt = await self._sink.deliver(ticket, ticket.answer, self._timeout(ticket))
             return receipt
@@ -160,6 +163,8 @@ class CallbackStage:
         if ticket.age(self._clock.now()) + wait > self.config.callback.max_age:
             self._end(ticket, Outcome.RETRY_EXPIRED)
         else:
+            if ticket.answer is not None:
+                self._journal.keep(ticket, ticket.answer)
             self.line.delay(ticket, wait)
 
     def _end(self, ticket: Ticket, outcome: Outcome) -> None:

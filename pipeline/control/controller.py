@@ -47,6 +47,7 @@ _SEVERITY = {
     Reason.DROP_RATE: EventLevel.ERROR,
     Reason.AUTH: EventLevel.ERROR,
     Reason.CREDIT: EventLevel.ERROR,
+    Reason.JOURNAL: EventLevel.ERROR,
 }
 
 

@@ -16,6 +16,7 @@ class Reason(StrEnum):
     DROP_RATE = "drop_rate"
     BREAKER = "breaker"
     SUCCESS_LIMIT = "success_limit"
+    JOURNAL = "journal"
     STOPPED = "stopped"
     DRAINING = "draining"
 

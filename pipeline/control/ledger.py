@@ -8,6 +8,7 @@ from pipeline.ticket import DROPPED, Outcome, Ticket
 #: Counted along the way; outcomes are counted besides.
 TALLIES = (
     "pulled",
+    "recovered",
     "joined",
     "queried",
     "answered",

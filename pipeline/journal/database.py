@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -18,6 +19,7 @@ from pipeline.clock import Clock
 from pipeline.errors import ConfigError
 from pipeline.journal.limits import Limits
 from pipeline.journal.opening import Opening, Start, connect_reader
+from pipeline.journal.seal import Seal
 from pipeline.journal.trouble import JournalFault, in_words
 
 T = TypeVar("T")
@@ -48,6 +50,8 @@ class Database:
         self._writer: _Threaded | None = None
         self._reader: _Threaded | None = None
         self._suspect = ""
+        self._connecting = asyncio.Lock()
+        self.seal: Seal | None = None
         self._lock: int | None = None
 
     async def open(self) -> Start:
@@ -71,8 +75,13 @@ class Database:
             for note in opening.notes:
                 self._suspect = ""
                 self._tell(note)
-        self._reader = await self._started(partial(connect_reader, self.path, self._limits.busy_seconds))
+        try:
+            self._reader = await self._started(partial(connect_reader, self.path, self._limits.busy_seconds))
+        except BaseException:
+            await self._disconnect()
+            raise
         assert opening.start is not None
+        self.seal = opening.seal
         return opening.start
 
     async def _started(self, connector: Callable[[], sqlite3.Connection]) -> _Threaded:
@@ -81,8 +90,9 @@ class Database:
         return connection
 
     async def write(self, work: Work[T]) -> T:
-        if self._writer is None:
-            await self._connect()
+        async with self._connecting:
+            if self._writer is None:
+                await self._connect()
         assert self._writer is not None
         return await self._writer.run(work)
 

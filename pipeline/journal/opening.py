@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pipeline.journal import schema, wal
 from pipeline.journal.limits import Limits
+from pipeline.journal.seal import Seal, load_seal
 from pipeline.journal.sql import statement
 from pipeline.journal.trouble import Corrupt, is_corrupt
 
@@ -35,12 +36,14 @@ class Opening:
     def __init__(self, path: Path, limits: Limits, date: str, suspect: str = "") -> None:
         self.notes: list[dict[str, str]] = []
         self.start: Start | None = None
+        self.seal: Seal | None = None
         self._path = path
         self._limits = limits
         self._date = date
         self._suspect = suspect
 
     def connect(self) -> sqlite3.Connection:
+        self.seal = load_seal(self._path.with_suffix(".key"))
         if self._suspect:
             self._set_aside(self._suspect)
         try:

@@ -78,16 +78,16 @@ SELECT lane, at, data FROM minute WHERE at >= ? AND at < ? ORDER BY lane, at
 
 -- name: prune_mark
 SELECT max(id) FROM (
-  SELECT id, pulled FROM ticket WHERE outcome IS NOT NULL OR id < :first ORDER BY id LIMIT :rows
+  SELECT id, pulled FROM ticket WHERE outcome IS NOT NULL OR pulled < :dead ORDER BY id LIMIT :rows
 ) WHERE pulled < :before
 
 -- name: prune_steps
 DELETE FROM step WHERE ticket IN (
-  SELECT id FROM ticket WHERE id <= :mark AND (outcome IS NOT NULL OR id < :first)
+  SELECT id FROM ticket WHERE id <= :mark AND (outcome IS NOT NULL OR pulled < :dead)
 )
 
 -- name: prune_tickets
-DELETE FROM ticket WHERE id <= :mark AND (outcome IS NOT NULL OR id < :first)
+DELETE FROM ticket WHERE id <= :mark AND (outcome IS NOT NULL OR pulled < :dead)
 
 -- name: prune_answers
 DELETE FROM answer WHERE id IN (

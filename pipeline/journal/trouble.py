@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import cast
 
 from pipeline.errors import TidegateError
 from pipeline.events import Kind
 
-#: detail: what ("trouble", "recovered", "set_aside", "log_damaged", "rows_lost") and why, file, lasted or count
-JOURNAL = cast(Kind, "journal")
+#: detail: what (trouble, recovered, set_aside, log_damaged, rows_lost), and why, file, lasted or count
+JOURNAL = Kind.JOURNAL
 
 PRIMARY_CODE = 0xFF
 

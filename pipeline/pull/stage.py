@@ -154,6 +154,14 @@ class PullStage:
         if offer is Offer.ANSWERED:
             self._submit(ticket)
 
+    def take_up(self, ticket: Ticket) -> None:
+        """A ticket of an earlier run: dated and journalled then, queued again now."""
+        offer = self._queue.offer(ticket)
+        if offer is Offer.DUPLICATE:
+            self._end(ticket, Outcome.DUPLICATE)
+        elif offer is Offer.ANSWERED:
+            self._submit(ticket)
+
     def _date(self, ticket: Ticket, now: float) -> None:
         ticket.created = now
         if ticket.stamp is None:

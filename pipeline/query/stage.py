@@ -9,7 +9,7 @@ from pipeline.clock import Clock
 from pipeline.config import LaneConfig
 from pipeline.control.controller import Controller
 from pipeline.control.gate import Reason
-from pipeline.ports import Provider
+from pipeline.ports import Provider, Recorder
 from pipeline.queue.ticket_queue import TicketQueue
 from pipeline.slots import SlotPool
 from pipeline.ticket import Answer, Outcome, Ticket, Verdict
@@ -32,6 +32,7 @@ class QueryStage:
         clock: Clock,
         step: StepSink,
         submit: Callable[[Ticket, Answer], None],
+        journal: Recorder,
     ) -> None:
         self.config = config
         self._provider = provider
@@ -41,6 +42,7 @@ class QueryStage:
         self._clock = clock
         self._step = step
         self._submit = submit
+        self._journal = journal
         self.asking: dict[Ticket, None] = {}
         query = config.query
         self.pool = SlotPool[Ticket](
@@ -103,6 +105,7 @@ class QueryStage:
         ticket.queries += 1
         self._controller.ledger.count("queried")
         answer: Answer | None = None
+        self._journal.asking(ticket)
         try:
             answer = await self._provider.query(ticket, self._timeout(ticket))
             return answer
@@ -122,6 +125,7 @@ class QueryStage:
 
     def _follow(self, ticket: Ticket, answer: Answer, epoch: int) -> None:
         verdict = answer.verdict
+        self._journal.answered(ticket, answer)
         self._step("query", ticket, str(verdict))
         if ticket.faults and not verdict.is_fault:
             self._control.budget.refund(self._clock.monotonic())

@@ -12,7 +12,7 @@ from pipeline.clock import Clock
 from pipeline.config import QueueConfig
 from pipeline.queue.dedupe import ProcessedKeys
 from pipeline.queue.line import Line
-from pipeline.ticket import Ticket
+from pipeline.ticket import Answer, Ticket
 
 
 class Offer(StrEnum):
@@ -60,6 +60,12 @@ class TicketQueue:
             return Offer.ANSWERED
         leader.followers.append(ticket)
         return Offer.JOINED
+
+    def adopt(self, ticket: Ticket, answer: Answer) -> None:
+        """A ticket of an earlier run that has its answer: it waits to be called back, not to be asked."""
+        self._admit(ticket)
+        ticket.answer = answer
+        self._leaders.setdefault(ticket.key, ticket)
 
     def _may_join(self, ticket: Ticket) -> bool:
         return (

@@ -1,0 +1,155 @@
+"""After a restart: what was under way, what is still worth doing, and what was done already."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from pipeline.journal.answers import Kept
+from pipeline.journal.seal import Seal
+from pipeline.journal.sql import Row, statement
+from pipeline.ticket import Ticket, Verdict
+
+ASKING = "asking"
+CALLING = "calling"
+MAYBE_PAID = "maybe_paid"
+#: How a ticket of an earlier run ends that is not worth going on with.
+RESTART = "restart"
+
+_RESULTS = frozenset({str(Verdict.ANSWERED), str(Verdict.OFFLINE)})
+_REFUSALS = frozenset({str(Verdict.CREDIT), str(Verdict.AUTH)})
+
+
+class Paid(StrEnum):
+    NO = "no"
+    POSSIBLY = "possibly"  # the end was sudden: a query may have gone out that no row tells of
+    MAYBE = "maybe"  # a query was sent and its answer is not known
+    YES = "yes"  # the answer came, but was not kept
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    ticket: Ticket
+    paid: Paid
+
+    @property
+    def maybe_paid(self) -> bool:
+        return self.paid is not Paid.NO
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    ticket: Ticket
+    kept: Kept  # on disk: `fetch` brings it back when it is due
+    maybe_delivered: bool  # a callback was sent and its answer is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    clean: bool = True  # the last run ended by itself
+    undelivered: list[Undelivered] = field(default_factory=list)
+    unanswered: list[Unanswered] = field(default_factory=list)
+    dropped: int = 0  # too late by now
+    dropped_paid: int = 0  # of these, with a query that was or may have been paid
+    processed: list[str] = field(default_factory=list)  # delivered keys, newest last
+
+    @property
+    def maybe_paid(self) -> list[str]:
+        return [found.ticket.trace_id for found in self.unanswered if found.maybe_paid]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A ticket that had not ended when the last run did."""
+
+    number: int
+    ticket: Ticket | None  # None if its token cannot be read any more
+    pulled: float
+    entry: str
+    created: float
+    answer: int | None
+    answer_size: int
+    paid: Paid
+    maybe_delivered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    found: list[Found]
+    processed: list[str]
+
+
+def read(
+    connection: sqlite3.Connection, lane: str, before: int, keys_max: int, clean: bool, seal: Seal
+) -> Reading:
+    connection.execute("BEGIN")
+    try:
+        rows = connection.execute(statement("open_tickets"), (lane, before)).fetchall()
+        steps = _by_ticket(connection.execute(statement("open_steps"), (lane, before)))
+        keys = connection.execute(statement("delivered_keys"), (lane, before, keys_max)).fetchall()
+    finally:
+        connection.execute("COMMIT")
+    found = [_found(row, steps.get(row[0], []), clean, seal) for row in rows]
+    return Reading(found, [key for (key,) in reversed(keys)])
+
+
+def _by_ticket(rows: Iterable[Any]) -> dict[int, list[str]]:
+    return {number: [row[1] for row in group] for number, group in groupby(rows, itemgetter(0))}
+
+
+def _found(row: Row, steps: list[str], clean: bool, seal: Seal) -> Found:
+    number, trace, key, stamp, created, priority, pulled, entry, payload, sealed, answer, size = row
+    token = seal.open(sealed)
+    ticket = None
+    if token is not None:
+        ticket = Ticket(key, trace, stamp, json.loads(payload or "{}"), token, priority, created)
+        ticket.queries = steps.count(ASKING) - sum(step in _REFUSALS for step in steps)
+        ticket.callbacks = steps.count(CALLING)
+    paid = paid_by(steps)
+    if paid is Paid.NO and not clean:
+        paid = Paid.POSSIBLY
+    calling = steps[-1:] == [CALLING]
+    return Found(number, ticket, pulled, entry, created, answer, size or 0, paid, calling)
+
+
+def paid_by(steps: list[str]) -> Paid:
+    """What the steps tell of the money: the last word about the last query counts."""
+    paid = Paid.NO
+    for step in steps:
+        if step in _RESULTS:
+            return Paid.YES
+        paid = Paid.MAYBE if step in (ASKING, MAYBE_PAID) else Paid.NO
+    return paid
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    late: list[Found] = field(default_factory=list)
+    alive: list[tuple[int, Ticket, Found]] = field(default_factory=list)
+    undelivered: list[Undelivered] = field(default_factory=list)
+    unanswered: list[Unanswered] = field(default_factory=list)
+
+
+def judge(found: Iterable[Found], now: float, query_age: float, callback_age: float) -> Judged:
+    """What is in time goes on where it stopped; an answer may be older than a ticket without one."""
+    judged = Judged()
+    kept_by_number: dict[int, Kept] = {}
+    for one in found:
+        age, ticket = now - one.created, one.ticket
+        if ticket is None or age > (query_age if one.answer is None else callback_age):
+            judged.late.append(one)
+            continue
+        judged.alive.append((one.number, ticket, one))
+        if one.answer is None:
+            judged.unanswered.append(Unanswered(ticket, one.paid))
+        else:
+            new = Kept(one.answer, None, one.answer_size, None)
+            kept = kept_by_number.setdefault(one.answer, new)
+            judged.undelivered.append(Undelivered(ticket, kept, one.maybe_delivered))
+    return judged

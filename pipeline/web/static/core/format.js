@@ -1,0 +1,33 @@
+// Numbers and times as people read them.
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+export const NOT_KNOWN = "–";
+
+/** @param {number | null | undefined} value */
+export const count = (value) => (value == null ? NOT_KNOWN : whole.format(value));
+
+/** Three figures are enough to act on. */
+export function rate(value) {
+  if (value == null) return NOT_KNOWN;
+  return value < 99.95 ? value.toFixed(1) : whole.format(value);
+}
+
+export const percent = (share) => `${(share * 100).toFixed(1)} %`;
+
+export const seconds = (value) => (value == null ? NOT_KNOWN : `${value.toFixed(value < 10 ? 2 : 1)} s`);
+
+export const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+
+export const money = (value) => (value == null ? NOT_KNOWN : Number(value.toFixed(value < 100 ? 2 : 0)).toLocaleString("en"));
+
+/** @param {number} at seconds since the epoch */
+export function time(at) {
+  const date = new Date(at * 1000);
+  return [date.getHours(), date.getMinutes(), date.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
+}
+
+export function day(at) {
+  const date = new Date(at * 1000);
+  return [date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
+}

@@ -1,0 +1,59 @@
+// The last so many points of a few columns, one point a step. Memory is flat by construction.
+
+export const COLUMNS = ["pulled", "queried", "delivered", "dropped", "queue", "callbacks", "p50", "p95", "p99", "drop"];
+
+/** @typedef {{t: number} & Record<string, number | null>} Row */
+
+export class Ring {
+  /** @param {number} step seconds a point @param {number} size points kept */
+  constructor(step, size) {
+    this.step = step;
+    this.size = size;
+    this.merged = 0;
+    /** @type {Record<string, (number | null)[]>} */
+    this.data = Object.fromEntries(["t", ...COLUMNS].map((name) => [name, []]));
+  }
+
+  get span() {
+    return this.step * this.size;
+  }
+
+  /** @param {Row} row later than all before it; those of one step are averaged */
+  add(row) {
+    const slot = Math.floor(row.t / this.step) * this.step;
+    const last = this.data.t.at(-1) ?? -Infinity;
+    if (slot <= last) return this.#merge(row);
+    if (Number.isFinite(last) && slot - last > 3 * this.step) this.#push({ t: last + this.step }); // a gap, not a line
+    this.#push({ ...row, t: slot });
+    this.merged = 1;
+  }
+
+  /** What somebody else remembers of the time before our first point. @param {Row[]} rows oldest first */
+  prefix(rows) {
+    const own = this.#rows();
+    const first = own[0]?.t ?? Infinity;
+    for (const column of Object.values(this.data)) column.length = 0;
+    for (const row of [...rows.filter((each) => each.t < first), ...own]) this.add(row);
+  }
+
+  #rows() {
+    return this.data.t.map((t, at) => ({ t, ...Object.fromEntries(COLUMNS.map((name) => [name, this.data[name][at]])) }));
+  }
+
+  #push(row) {
+    for (const [name, column] of Object.entries(this.data)) {
+      column.push(row[name] ?? null);
+      if (column.length > this.size) column.shift();
+    }
+  }
+
+  #merge(row) {
+    const at = this.data.t.length - 1;
+    this.merged += 1;
+    for (const name of COLUMNS) {
+      const column = this.data[name];
+      if (row[name] == null) continue;
+      column[at] = column[at] == null ? row[name] : column[at] + (row[name] - column[at]) / this.merged;
+    }
+  }
+}

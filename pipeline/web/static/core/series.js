@@ -1,0 +1,94 @@
+// One lane over time: counters become rates, and every range has its own ring.
+import { Ring } from "./ring.js";
+
+export const RANGES = { "5m": [1, 300], "1h": [12, 300], "24h": [288, 300] };
+/** Rates are taken over so many seconds: one second of a busy lane jumps too much to be read. */
+const RATE_OVER = 5;
+const COUNTED = ["pulled", "queried", "delivered", "dropped"];
+
+/** @typedef {{t: number, pulled: number, queried: number|undefined, delivered: number, dropped: number,
+ *  queriedPerMin: number, queue: number, callbacks: number, drop: number, p50: number|null, p95: number|null, p99: number|null}} Sample */
+
+const total = (counts) => Object.values(counts ?? {}).reduce((sum, count) => sum + count, 0);
+
+/** @returns {Sample} */
+export function sampleOf(now, lane) {
+  const { counters, stages, queue } = lane;
+  return {
+    t: now,
+    pulled: counters.pulled,
+    queried: counters.queried,
+    delivered: counters.delivered,
+    dropped: total(lane.dropped),
+    queriedPerMin: stages.query.rate_per_min,
+    queue: queue.pending + queue.delayed,
+    callbacks: lane.callbacks.pending + lane.callbacks.retrying,
+    drop: lane.drop_rate.rate * 100,
+    ...stages.query.latency,
+  };
+}
+
+/** History as `hello` and /api/history tell it. @returns {Sample[]} */
+export function samplesOf({ fields, points }, lane) {
+  return points.filter((point) => lane in point.lanes).map((point) => {
+    const row = Object.fromEntries(fields.map((name, at) => [name, point.lanes[lane][at]]));
+    return {
+      t: point.now,
+      pulled: row.pulled,
+      delivered: row.delivered,
+      dropped: row.dropped,
+      queried: row.queried,
+      queriedPerMin: row.query_per_min,
+      queue: row.queued,
+      callbacks: row.callbacks_pending,
+      drop: row.drop_rate * 100,
+      p50: row.p50 ?? null,
+      p95: row.p95 ?? null,
+      p99: row.p99 ?? null,
+    };
+  });
+}
+
+class Rates {
+  constructor() {
+    /** @type {Sample[]} */
+    this.recent = [];
+  }
+
+  /** @param {Sample} sample */
+  row(sample) {
+    const last = this.recent.at(-1);
+    // A daemon that was started anew counts from nought.
+    if (last && (sample.pulled < last.pulled || sample.t - last.t > 3 * RATE_OVER)) this.recent = [];
+    this.recent.push(sample);
+    while (this.recent.length > 2 && sample.t - this.recent[0].t > RATE_OVER) this.recent.shift();
+    const [first] = this.recent;
+    const seconds = sample.t - first.t;
+    const rate = (name) => (seconds > 0 ? Math.max(0, sample[name] - first[name]) / seconds : null);
+    const rates = Object.fromEntries(COUNTED.map((name) => [name, rate(name)]));
+    // The feed's own history has no count of queries, only their rate.
+    if (first.queried === undefined || sample.queried === undefined) rates.queried = sample.queriedPerMin / 60;
+    return { ...sample, ...rates };
+  }
+}
+
+export class Series {
+  constructor() {
+    this.rings = Object.fromEntries(Object.entries(RANGES).map(([name, [step, size]]) => [name, new Ring(step, size)]));
+    this.rates = new Rates();
+    this.now = { t: 0 };
+  }
+
+  /** @param {Sample} sample */
+  add(sample) {
+    if (sample.t < this.now.t) Object.assign(this, new Series()); // the server's clock was set back
+    this.now = this.rates.row(sample);
+    for (const ring of Object.values(this.rings)) ring.add(this.now);
+  }
+
+  /** @param {keyof typeof RANGES} range @param {Sample[]} samples */
+  remember(range, samples) {
+    const rates = new Rates();
+    this.rings[range].prefix(samples.map((sample) => rates.row(sample)));
+  }
+}

@@ -1,0 +1,109 @@
+// All that the page knows. Messages change it; views only read it. Every list has a limit.
+import { Series, sampleOf, samplesOf } from "./series.js";
+import { nameOf } from "./texts.js";
+import { SEVERITY } from "./holds.js";
+
+const EVENTS_MAX = 500;
+const STEPS_MAX = 40;
+const STALE_AFTER = 3_000;
+const NOTICE_FOR = 6_000;
+
+export class Store {
+  constructor() {
+    this.onChange = () => {};
+    this.connection = { state: "connecting" };
+    /** @type {any} the latest status, as GET /api/status gives it */
+    this.status = null;
+    this.receivedAt = 0;
+    this.chosen = "";
+    /** @type {any[]} newest first */
+    this.events = [];
+    /** @type {Record<string, Record<string, any[]>>} lane, stage: newest first */
+    this.steps = {};
+    /** @type {Record<string, Series>} */
+    this.series = {};
+    /** @type {{text: string, bad: boolean} | null} */
+    this.notice = null;
+  }
+
+  receive(type, data) {
+    const handlers = {
+      connection: () => { this.connection = data; },
+      hello: () => this.#hello(data),
+      stats: () => this.#stats(data),
+      event: () => { this.events = [data, ...this.events].slice(0, EVENTS_MAX); },
+      ticket: () => this.#steps(data),
+    };
+    handlers[type]?.();
+    this.onChange();
+  }
+
+  /** The lane that is looked at. */
+  get lane() {
+    const names = Object.keys(this.status?.lanes ?? {});
+    return names.includes(this.chosen) ? this.chosen : (names[0] ?? "");
+  }
+
+  choose(lane) {
+    this.chosen = lane;
+    this.onChange();
+  }
+
+  /** Seconds by the server's clock, moved on by ours since it last spoke; stands still when it is silent. */
+  get now() {
+    return this.status.now + (this.stale ? 0 : (Date.now() - this.receivedAt) / 1000);
+  }
+
+  get stale() {
+    return Date.now() - this.receivedAt > STALE_AFTER;
+  }
+
+  /** @param {string} text @param {boolean} bad */
+  notify(text, bad) {
+    const notice = { text, bad };
+    this.notice = notice;
+    setTimeout(() => {
+      if (this.notice === notice) this.notice = null;
+      this.onChange();
+    }, NOTICE_FOR);
+    this.onChange();
+  }
+
+  /** The tab's title tells also when nobody looks at the page. */
+  title() {
+    if (!this.status) return "Tidegate";
+    const states = Object.values(this.status.lanes).map((lane) => lane.state);
+    const worst = states.sort((a, b) => SEVERITY.indexOf(a) - SEVERITY.indexOf(b))[0];
+    const mark = { running: "●", degraded: "◐" }[worst] ?? "■";
+    return worst ? `${mark} ${nameOf("state", worst)} · Tidegate` : "Tidegate";
+  }
+
+  #hello({ status, events, steps, history }) {
+    const oldest = events.at(-1)?.at ?? Infinity;
+    this.events = [...events, ...this.events.filter((event) => event.at < oldest)].slice(0, EVENTS_MAX);
+    for (const name of Object.keys(status.lanes)) {
+      const series = (this.series[name] ??= new Series());
+      const missed = samplesOf(history, name).filter((sample) => sample.t > series.now.t);
+      for (const sample of missed) series.add(sample);
+    }
+    this.steps = {};
+    this.#steps(steps);
+    this.#stats(status);
+  }
+
+  #stats(status) {
+    this.status = status;
+    this.receivedAt = Date.now();
+    for (const [name, lane] of Object.entries(status.lanes)) {
+      (this.series[name] ??= new Series()).add(sampleOf(status.now, lane));
+    }
+  }
+
+  /** @param {any[]} steps oldest first */
+  #steps(steps) {
+    for (const step of steps) {
+      const stages = (this.steps[step.lane] ??= {});
+      stages[step.stage] = [step, ...(stages[step.stage] ?? [])].slice(0, STEPS_MAX);
+    }
+  }
+}

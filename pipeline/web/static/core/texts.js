@@ -1,0 +1,38 @@
+// What the page says, from the same files as alerts and the command line.
+
+/** @type {Record<string, string>} */
+let templates = {};
+
+/** @param {string} lang */
+export async function loadTexts(lang) {
+  const answer = await fetch(`/static/texts/${lang}.json`);
+  if (!answer.ok) throw new Error(`texts: ${answer.status}`);
+  templates = await answer.json();
+}
+
+/** @param {string} key @param {Record<string, unknown>} [values] */
+export function say(key, values = {}) {
+  return (templates[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+}
+
+/** What people call one of our words; a word without a text, as it is. */
+export function nameOf(group, word) {
+  return templates[`${group}.${word}`] ?? String(word);
+}
+
+/** @param {number} seconds */
+export function duration(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return say("duration.seconds", { seconds: whole });
+  const minutes = Math.floor(whole / 60);
+  if (whole < 3600) return say("duration.minutes", { minutes, seconds: whole % 60 });
+  return say("duration.hours", { hours: Math.floor(whole / 3600), minutes: minutes % 60 });
+}
+
+/** "panel 10.0.0.7", "drop rate", "query": who did it, in the reader's language. */
+export function whoIs(by) {
+  const [word, ...rest] = by.split(" ");
+  const whole = by.replaceAll(" ", "_");
+  for (const group of ["by", "stage", "reason"]) if (`${group}.${whole}` in templates) return nameOf(group, whole);
+  return [nameOf("by", word), ...rest].join(" ");
+}

@@ -1,0 +1,90 @@
+// Pull → queue → query → callback → retry, as one picture.
+import { count, megabytes, rate, seconds } from "../core/format.js";
+import { html } from "../core/html.js";
+import { limitsOf } from "../core/limits.js";
+import { duration, nameOf, say } from "../core/texts.js";
+import { Meter, modeTone, Section } from "./parts.js";
+
+export function Flow({ lane, now }) {
+  return html`<${Section} name="flow" title=${say("panel.flow")} aside=${html`<${Books} lane=${lane} />`}>
+    <ol class="line">
+      <${Stage} name="pull" lane=${lane} speed=${now.pulled} />
+      <${Queue} lane=${lane} />
+      <${Stage} name="query" lane=${lane} speed=${now.queried} />
+      <${Stage} name="callback" lane=${lane} speed=${now.delivered}><${Backlog} lane=${lane} /><//>
+      <${Retry} lane=${lane} />
+    </ol>
+  <//>`;
+}
+
+function Stage({ name, lane, speed, children }) {
+  const stage = lane.stages[name];
+  const holds = lane.holds[name];
+  const slots = say("panel.flow.slots", { busy: count(stage.busy), slots: count(stage.slots) });
+  return html`<li class=${`step ${holds.length ? "held" : ""}`} data-stage=${name}>
+    <h3>${nameOf("stage", name)}<span class=${`mode ${modeTone(stage.mode)}`}>${nameOf("mode", stage.mode)}</span></h3>
+    <p class="speed">${rate(speed)}<small>${say("panel.flow.per_second")}</small></p>
+    <${Meter} label=${`${nameOf("stage", name)}: ${slots}`} value=${stage.busy} most=${Math.max(1, stage.slots)} text=${slots} />
+    <p class="sub"><span>${slots}</span><span>p95 ${seconds(stage.latency.p95)}</span></p>
+    ${children}
+    ${holds.length > 0 && html`<p class="why">${say("panel.flow.held", { reasons: holds.map((hold) => nameOf("reason", hold.reason)).join(", ") })}</p>`}
+  </li>`;
+}
+
+function Queue({ lane }) {
+  const { pending, delayed, low_water: low, high_water: high, oldest_age: age } = lane.queue;
+  const depth = pending + delayed;
+  const most = Math.max(high * 1.25, depth);
+  const height = (value) => `${(value / most) * 100}%`;
+  const tone = depth >= high ? "warn" : "plain";
+  const label = say("panel.flow.tank", { depth, low, high });
+  return html`<li class="step queue" data-stage="queue">
+    <div><h3>${say("panel.flow.queue")}</h3>
+      <p class="speed">${count(depth)}</p>
+      <p class="sub stack"><span>${say("panel.flow.queue_sub", { pending: count(pending), delayed: count(delayed) })}</span>
+        <span>${say("panel.flow.oldest", { age: age == null ? "–" : duration(age) })}</span></p></div>
+    <div class="tank" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax=${most} aria-valuenow=${depth}>
+      <div class=${`water ${tone}`} style=${{ height: height(depth) }}></div>
+      ${[low, high].map((mark) => html`<i key=${mark} style=${{ bottom: height(mark) }}><span>${mark}</span></i>`)}
+    </div>
+  </li>`;
+}
+
+function Backlog({ lane }) {
+  const { pending, bytes } = lane.callbacks;
+  const text = say("panel.flow.backlog", { pending: count(pending), size: megabytes(bytes) });
+  const most = limitsOf(lane).backlog_bytes;
+  return html`<${Meter} label=${text} value=${bytes} most=${most} text=${text} tone=${bytes > most / 2 ? "warn" : "plain"} />
+    <p class="sub"><span>${text}</span></p>`;
+}
+
+function Retry({ lane }) {
+  return html`<li class="step retry" data-stage="retry">
+    <h3>${say("panel.flow.retry")}</h3>
+    <p class="speed">${count(lane.callbacks.retrying)}</p>
+    <p class="sub stack"><span>${say("panel.flow.retrying")}</span>
+      <span>${say("panel.flow.again", { delayed: count(lane.queue.delayed) })}</span></p>
+  </li>`;
+}
+
+/** Every ticket is accounted for, and anybody can check the sum. */
+function Books({ lane }) {
+  const { counters, conservation } = lane;
+  const dropped = Object.values(lane.dropped ?? {}).reduce((sum, each) => sum + each, 0);
+  const ended = counters.delivered + dropped + counters.rejected + counters.duplicates + counters.pull_expired;
+  const parts = [
+    [say("panel.count.pulled"), counters.pulled],
+    [nameOf("outcome", "delivered"), counters.delivered],
+    [say("panel.count.dropped"), dropped],
+    [nameOf("outcome", "rejected"), counters.rejected],
+    [nameOf("outcome", "duplicates"), counters.duplicates],
+    [nameOf("outcome", "pull_expired"), counters.pull_expired],
+    [say("panel.count.in_flight"), Math.max(0, counters.pulled - ended)],
+  ];
+  const gap = conservation.pulled - conservation.accounted;
+  return html`<dl class="books">
+    ${parts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${count(value)}</dd></div>`)}
+    <div class=${conservation.balanced ? "" : "bad"}><dt>${say("panel.flow.books")}</dt>
+      <dd>${conservation.balanced ? say("panel.flow.balanced") : say("panel.flow.unbalanced", { gap })}</dd></div>
+  </dl>`;
+}

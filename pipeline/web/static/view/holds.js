@@ -1,0 +1,27 @@
+// Every hold in one line: reason, since when, by whom, what releases it, and where to read on.
+import { secondsLeft, toneOf } from "../core/holds.js";
+import { time } from "../core/format.js";
+import { html } from "../core/html.js";
+import { duration, nameOf, say, whoIs } from "../core/texts.js";
+
+export function Holds({ holds, lane, now }) {
+  if (!holds.length) return null;
+  return html`<ul class="holds" aria-label=${say("panel.hold.list")}>
+    ${holds.map((hold) => html`<${Chip} key=${hold.reason} ...${{ hold, lane, now }} />`)}
+  </ul>`;
+}
+
+function Chip({ hold, lane, now }) {
+  const left = secondsLeft(hold, lane, now);
+  const how = say(`panel.releases.${hold.reason}`, { low: lane.queue.low_water });
+  const since = { time: time(hold.since), lasted: duration(now - hold.since) };
+  return html`<li class=${`hold ${toneOf(hold.reason)}`} data-hold=${hold.reason}>
+    <b>${nameOf("reason", hold.reason)}</b>
+    <span>${hold.stages.map((stage) => nameOf("stage", stage)).join(", ")}</span>
+    <span>${say("panel.hold.since", since)}</span>
+    <span>${say("panel.hold.by", { by: whoIs(hold.by) })}</span>
+    <span>${say("panel.hold.releases", { how })}${left != null && ` · ${say("panel.hold.ends", { left: duration(left) })}`}</span>
+    ${hold.detail && html`<span class="detail" title=${hold.detail}>${hold.detail}</span>`}
+    <a href=${`#hold-${hold.reason}`}>${say("panel.hold.runbook")}</a>
+  </li>`;
+}
