@@ -17,10 +17,11 @@ from pipeline.control.controller import Controller, Snapshot
 from pipeline.control.drop_rate import Level
 from pipeline.control.gate import Reason
 from pipeline.control.pace import STAGES
-from pipeline.events import Bus, Kind, Step, StepListener
+from pipeline.events import Bus, Event, Kind, Step, StepListener
 from pipeline.events import Level as EventLevel
 from pipeline.journal.journal import Journal
 from pipeline.journal.silent import SilentJournal
+from pipeline.minutes import Minutes
 from pipeline.money import Money
 from pipeline.ports import Provider, Sink, Source
 from pipeline.pull.stage import PullStage
@@ -33,6 +34,7 @@ log = structlog.get_logger()
 TICK_EVERY = 0.25
 SIDE_CALLS_EVERY = 10.0
 STATS_LOG_EVERY = 10.0
+MINUTE = 60.0
 STEPS_KEPT = 50
 
 RawStep = tuple[float, str, Ticket, str, int]
@@ -69,6 +71,8 @@ class Lane:
         )
         self.money = Money(config.query.price, self.controller.ledger)
         self._pools = (self.pull.pool, self.query.pool, self.callback.pool)
+        self._minutes = Minutes()
+        bus.subscribe(self._count_event)
         self._listeners: list[StepListener] = []
         self._steps = {stage: deque[RawStep](maxlen=STEPS_KEPT) for stage in STAGES}
         self._services: list[asyncio.Task[None]] = []
@@ -91,6 +95,7 @@ class Lane:
             (self.config.query.probe_interval, self.probe_once),
             (SIDE_CALLS_EVERY, self.side_calls_once),
             (STATS_LOG_EVERY, self._log_once),
+            (MINUTE, self._minute_once),
         )
         self._services = [asyncio.create_task(self._repeat(*pair)) for pair in every]
         self._services.append(asyncio.create_task(self.side_calls_once()))
@@ -181,6 +186,7 @@ class Lane:
             await pool.close()
         self.queue.line.close()
         self.callback.line.close()
+        await self._minute_once()  # the last minute is a short one
         for port in self._ports:
             await port.close()
         self.controller.emit(Kind.STOPPED, EventLevel.INFO, "", {"in_flight": self.in_flight()})
@@ -199,6 +205,9 @@ class Lane:
         now = self._clock.monotonic()
         self._lag = max(0.0, now - self._ticked - TICK_EVERY)
         self.tick()
+        held = [str(reason) for stage in self.controller.stages.values() for reason in stage.gate.holds]
+        if held:
+            self._minutes.held(held, now - self._ticked)
         self._ticked = now
         self._lag = 0.0  # judged once; a tick in between has no news of it
 
@@ -243,6 +252,13 @@ class Lane:
     async def side_calls_once(self) -> None:
         volume, credits = await asyncio.gather(self._source.volume(), self._provider.credits())
         self.money.see(volume, credits, self._clock.monotonic())
+
+    async def _minute_once(self) -> None:
+        self._journal.minute(self.name, self._clock.now() - 1, self._minutes.close(self.status()))
+
+    def _count_event(self, event: Event) -> None:
+        if event.lane == self.name:
+            self._minutes.happened(str(event.kind))
 
     async def _log_once(self) -> None:
         status = self.status()

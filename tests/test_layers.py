@@ -13,7 +13,7 @@ FLOORS = (
     {"events", "ports"},
     {"config", "logs"},
     {"queue", "control", "http"},
-    {"slots", "money", "reload", "systemd"},
+    {"slots", "minutes", "money", "reload", "systemd"},
     {"pull", "query", "callback", "journal", "alerts"},
     {"lane", "sim"},
     {"web"},

@@ -79,14 +79,22 @@ def _node(name: str, place: Place) -> Launch:
 
 
 def daemon(place: Place) -> Launch:
-    """The daemon as an operator runs it. Only the pull stage is smaller than by default: the world
-    always has work, and 1,250 pulls in flight would measure the pull stage alone."""
+    """The daemon with its defaults, but without its journal: the bare loops have none either."""
+    return _daemon(place, "off")
+
+
+def journal(place: Place) -> Launch:
+    """The daemon as an operator runs it."""
+    return _daemon(place, "tickets")
+
+
+def _daemon(place: Place, journal_level: str) -> Launch:
     command = Path(sys.executable).with_name("tidegate")
     if not command.exists() or not (ROOT / "pipeline" / "app.py").exists():
         raise Skip("the tidegate command is not installed")
     port = free_port()
     config = place.folder / "config.toml"
-    config.write_text(daemon_config(place, port), encoding="utf-8")
+    config.write_text(daemon_config(place, port, journal_level), encoding="utf-8")
     return Launch(
         [str(command), "run", "--config", str(config)],
         place.python_env(),
@@ -95,7 +103,7 @@ def daemon(place: Place) -> Launch:
     )
 
 
-def daemon_config(place: Place, port: int) -> str:
+def daemon_config(place: Place, port: int, journal_level: str) -> str:
     return f"""
 [daemon]
 log_level = "warning"
@@ -104,7 +112,7 @@ data_dir = "{place.folder / "data"}"
 [web]
 port = {port}
 [journal]
-level = "off"
+level = "{journal_level}"
 [lanes.bench.pull]
 url = "{place.base}"
 phone = "13800000000"
@@ -166,6 +174,6 @@ def _npm_install(cache: Path) -> None:
         raise Skip(f"npm install failed with exit code {done.returncode}")
 
 
-RUNNERS = {"bare": bare, "daemon": daemon, "axios": axios, "undici": undici}
+RUNNERS = {"bare": bare, "daemon": daemon, "journal": journal, "axios": axios, "undici": undici}
 TUNED = frozenset({"bare", "axios", "undici"})
 PYTHON = frozenset({"bare", "daemon"})

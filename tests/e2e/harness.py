@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
@@ -159,9 +160,15 @@ async def running(
     tree: Mapping[str, Any], path: Path | None = None, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[Live]:
     """The daemon from ready to closed. It must end by itself with 0 when it is told to."""
-    settings = Settings(**tree)
-    prepare(settings)
-    daemon = Daemon(settings, path)
+    with TemporaryDirectory(prefix="tidegate-test-") as folder:
+        settings = Settings(**merged({"daemon": {"data_dir": folder}}, tree))
+        prepare(settings)
+        async with _running(Daemon(settings, path), headers) as live:
+            yield live
+
+
+@asynccontextmanager
+async def _running(daemon: Daemon, headers: Mapping[str, str] | None) -> AsyncIterator[Live]:
     done = asyncio.create_task(daemon.run())
     await eventually(lambda: daemon.ready or done.done())
     try:

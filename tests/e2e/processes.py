@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -95,15 +96,16 @@ class Tidegate:
 
 @asynccontextmanager
 async def tidegate(*arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Tidegate]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pipeline", *arguments),
-        cwd="/",
-        env=clean_environment(env),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    child = Tidegate(process)
-    try:
-        yield child
-    finally:
-        await child.close()
+    with TemporaryDirectory(prefix="tidegate-test-") as folder:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pipeline", *arguments),
+            cwd=folder,
+            env=clean_environment(env),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        child = Tidegate(process)
+        try:
+            yield child
+        finally:
+            await child.close()
