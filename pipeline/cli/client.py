@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from pipeline import errors
-from pipeline.cli.outcome import DaemonUnreachable, Failed
+from pipeline.cli.outcome import DaemonUnreachable, Failed, Refused
 from pipeline.texts import Texts
 
 TIMEOUT = 10.0
@@ -51,7 +51,7 @@ class Client:
                 return self._read(answer.read(BODY_MAX))
         except HTTPError as error:
             with error:
-                raise Failed(self._refusal(error)) from None
+                raise self._refusal(error) from None
         except (URLError, OSError, http.client.HTTPException, ValueError) as error:
             why = getattr(error, "reason", None) or error or type(error).__name__
             raise DaemonUnreachable(self._texts.say("cli.unreachable", url=self.url, why=why)) from None
@@ -73,12 +73,13 @@ class Client:
             raise Failed(self._texts.say("cli.not_ours", url=self.url))
         return answer
 
-    def _refusal(self, error: HTTPError) -> str:
+    def _refusal(self, error: HTTPError) -> Refused:
         try:
-            why = json.loads(error.read(BODY_MAX))["error"]["message"]
+            told = json.loads(error.read(BODY_MAX))["error"]
+            why, code = told["message"], told["code"]
         except (OSError, ValueError, KeyError, TypeError):
-            why = f"HTTP {error.code}"
-        return self._texts.say("cli.refused", why=why)
+            why, code = f"HTTP {error.code}", ""
+        return Refused(self._texts.say("cli.refused", why=why), str(code))
 
 
 def post_once(url: str, params: dict[str, str], body: bytes, timeout: float) -> tuple[int, bytes]:

@@ -16,20 +16,17 @@ from pipeline.cli import unit
 from pipeline.cli.check import Checks, Finding, unknown_variables
 from pipeline.cli.client import post_once
 from pipeline.cli.control import CONTROL
+from pipeline.cli.db import db
+from pipeline.cli.options import config_option, json_option
 from pipeline.cli.outcome import BadConfig, Failed
+from pipeline.cli.report import report
 from pipeline.cli.settings import SYSTEM_CONFIG, find_config, load_or_exit, texts_for
 from pipeline.cli.table import clean, pad, width
+from pipeline.cli.trace import trace
 from pipeline.clock import SystemClock
 from pipeline.config import Settings
 from pipeline.errors import ConfigError
 from pipeline.events import Bus
-
-config_option = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Configuration file (else TIDEGATE_CONFIG, ./config.toml).",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -181,5 +178,5 @@ def version(as_json: bool) -> None:
     click.echo(json.dumps({"version": __version__}) if as_json else __version__)
 
 
-for command in CONTROL:
+for command in (*CONTROL, trace, report, db):
     main.add_command(command)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
+from pipeline.cli.options import remote_options
 from pipeline.cli.outcome import DaemonUnreachable
-from pipeline.cli.settings import Remote, remote
+from pipeline.cli.settings import Remote
 from pipeline.cli.status import render_event, render_status
 from pipeline.clock import SystemClock
 from pipeline.texts import Texts
@@ -20,21 +18,6 @@ from pipeline.texts import Texts
 EVENTS_MAX = 1000
 REFRESH = 1.0
 CLEAR = "\x1b[H\x1b[2J"
-
-Command = Callable[..., None]
-
-
-def _remote_options(command: Command) -> Command:
-    """--url, --config and --json; the command gets a Remote in their place."""
-
-    @click.option("--url", help="The daemon's address (else TIDEGATE_URL, else the configuration).")
-    @click.option("--config", type=click.Path(path_type=Path), help="Configuration file.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    @functools.wraps(command)
-    def wrapped(url: str | None, config: Path | None, **rest: Any) -> None:
-        command(remote(url, config), **rest)
-
-    return wrapped
 
 
 def _wait(seconds: float) -> None:
@@ -46,7 +29,7 @@ def _as_json(value: Any) -> str:
 
 
 @click.command()
-@_remote_options
+@remote_options
 @click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @click.option("--lane", help="Only this lane.")
 def status(daemon: Remote, as_json: bool, watch: bool, lane: str | None) -> None:
@@ -69,7 +52,7 @@ def status(daemon: Remote, as_json: bool, watch: bool, lane: str | None) -> None
 
 
 @click.command()
-@_remote_options
+@remote_options
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until Ctrl-C.")
 @click.option("--limit", type=click.IntRange(1, EVENTS_MAX), default=50, show_default=True)
 @click.option("--lane", help="Only this lane.")
@@ -146,7 +129,7 @@ def _standing(texts: Texts, lane: str, standing: dict[str, Any]) -> str:
 
 
 @click.command()
-@_remote_options
+@remote_options
 @click.option("--lane", help="Only this lane.")
 @click.option("--reason", help="Why, for the others.")
 @click.option(
@@ -158,7 +141,7 @@ def pause(daemon: Remote, as_json: bool, lane: str | None, reason: str | None, s
 
 
 @click.command()
-@_remote_options
+@remote_options
 @click.option("--lane", help="Only this lane.")
 @click.option("--reason", help="Why, for the others.")
 def resume(daemon: Remote, as_json: bool, lane: str | None, reason: str | None) -> None:
@@ -167,7 +150,7 @@ def resume(daemon: Remote, as_json: bool, lane: str | None, reason: str | None) 
 
 
 @click.command()
-@_remote_options
+@remote_options
 @click.option("--lane", help="Only this lane.")
 def start(daemon: Remote, as_json: bool, lane: str | None) -> None:
     """Start a lane's workers."""
@@ -175,7 +158,7 @@ def start(daemon: Remote, as_json: bool, lane: str | None) -> None:
 
 
 @click.command()
-@_remote_options
+@remote_options
 @click.option("--lane", help="Only this lane.")
 def stop(daemon: Remote, as_json: bool, lane: str | None) -> None:
     """Stop a lane's workers."""
@@ -183,7 +166,7 @@ def stop(daemon: Remote, as_json: bool, lane: str | None) -> None:
 
 
 @click.command()
-@_remote_options
+@remote_options
 def shutdown(daemon: Remote, as_json: bool) -> None:
     """Drain and end the daemon."""
     _order(daemon, "shutdown", as_json)

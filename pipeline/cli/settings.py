@@ -47,6 +47,7 @@ def texts_for(settings: Settings | None, environ: Mapping[str, str] = os.environ
 class Remote:
     client: Client
     texts: Texts
+    own: Settings | None  # the configuration, where it is this daemon's
 
 
 def remote(url: str | None, config: Path | None, environ: Mapping[str, str] = os.environ) -> Remote:
@@ -57,9 +58,10 @@ def remote(url: str | None, config: Path | None, environ: Mapping[str, str] = os
     origin = _origin(chosen)
     token = environ.get("TIDEGATE_TOKEN", "")
     # The configured token belongs to the configured daemon; an address given by hand may be anybody's.
-    if not token and settings is not None and origin == _origin(own):
+    is_own = settings is not None and origin == _origin(own)
+    if not token and settings is not None and is_own:
         token = settings.web.token.get_secret_value()
-    return Remote(Client(chosen, token, texts), texts)
+    return Remote(Client(chosen, token, texts), texts, settings if is_own else None)
 
 
 def _settings_if_any(config: Path | None, environ: Mapping[str, str]) -> Settings | None:

@@ -92,7 +92,7 @@ def _callbacks(callbacks: Mapping[str, Any], texts: Texts) -> str:
     if not callbacks:
         return ""
     values = {name: _count(callbacks.get(name)) for name in ("pending", "retrying")}
-    return texts.say("cli.status.callbacks_line", **values, bytes=_size(callbacks.get("bytes")))
+    return texts.say("cli.status.callbacks_line", **values, bytes=size(callbacks.get("bytes")))
 
 
 def _drop_rate(drop: Mapping[str, Any], texts: Texts) -> str:
@@ -118,7 +118,7 @@ def _credits(credits: Mapping[str, Any], texts: Texts) -> str:
 
 
 def render_event(event: Mapping[str, Any]) -> str:
-    when = _local(_float(event.get("at"))).strftime("%Y-%m-%d %H:%M:%S")
+    when = local(_float(event.get("at"))).strftime("%Y-%m-%d %H:%M:%S")
     detail = " ".join(f"{name}={value}" for name, value in _part(event, "detail").items())
     where = "/".join(str(event[name]) for name in ("lane", "stage") if event.get(name))
     cells = [
@@ -154,15 +154,15 @@ def _seconds(value: object) -> str:
     return f"{value:.2f}s" if isinstance(value, int | float) else NONE
 
 
-def _size(value: object) -> str:
+def size(value: object) -> str:
     return f"{_float(value) / (1 << 20):.1f} MB"
 
 
-def _local(at: float) -> datetime:
+def local(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC).astimezone()
 
 
 def _moment(since: object, now: float, texts: Texts) -> str:
     if not isinstance(since, int | float):
         return NONE
-    return f"{_local(since):%H:%M:%S} ({texts.duration(max(0.0, now - since))})"
+    return f"{local(since):%H:%M:%S} ({texts.duration(max(0.0, now - since))})"

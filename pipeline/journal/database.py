@@ -34,6 +34,14 @@ class _Threaded(aiosqlite.Connection):
         # A second signal ends the process at once: no thread may hold it back.
         self._thread.daemon = True
 
+    async def start(self) -> None:
+        try:
+            await self
+        except BaseException:
+            # aiosqlite tells its thread to stop and does not wait; it would meet a closed loop.
+            await asyncio.to_thread(self._thread.join)
+            raise
+
     async def run(self, work: Work[T]) -> T:
         hop: Callable[..., Awaitable[T]] = self._execute
         return await hop(work, self._conn)
@@ -86,7 +94,7 @@ class Database:
 
     async def _started(self, connector: Callable[[], sqlite3.Connection]) -> _Threaded:
         connection = _Threaded(connector)
-        await connection
+        await connection.start()
         return connection
 
     async def write(self, work: Work[T]) -> T:

@@ -150,6 +150,8 @@ class Journal:
             self._live[ticket] = _Live(number, lane, now, entry)
             self._writer.group.tickets.append(Entered(number, lane, ticket, now, entry))
             self._writer.counted()
+            if ticket.answer is not None:
+                self.answered(ticket, ticket.answer)
 
     def asking(self, ticket: Ticket) -> None:
         """A query is about to be sent, the ticket's count of queries raised already."""

@@ -14,12 +14,10 @@ from pathlib import Path
 from pipeline.journal import schema, wal
 from pipeline.journal.limits import Limits
 from pipeline.journal.seal import Seal, load_seal
-from pipeline.journal.sql import statement
+from pipeline.journal.sql import STATEMENTS_CACHED, statement
 from pipeline.journal.trouble import Corrupt, is_corrupt
 
 SIDE_FILES = ("-wal", "-shm")
-#: Statements kept prepared: each kind of row in each chunk size.
-STATEMENTS_CACHED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Opening:
         try:
             found = schema.version(connection)
             schema.refuse_newer(self._path.name, found)
-            self._configure(connection)
+            self._configure(connection, is_new=not found)
             damaged = self._judge_log(connection, log)
             start = _start(connection) if found else None
             self._check(connection, thorough=damaged or (start is not None and not start.clean))
@@ -85,9 +83,11 @@ class Opening:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDONLY | os.O_CREAT, 0o600))
 
-    def _configure(self, connection: sqlite3.Connection) -> None:
-        # Only a database without tables takes this; it lets the daemon give space back in small steps.
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    def _configure(self, connection: sqlite3.Connection, is_new: bool) -> None:
+        # Lets the daemon give space back in small steps. Said of an old database it would write into it,
+        # and nothing may be written before the log has been judged.
+        if is_new:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute(f"PRAGMA synchronous = {self._limits.synchronous}")
         connection.execute(f"PRAGMA journal_size_limit = {self._limits.wal_max}")

@@ -74,7 +74,8 @@ def vacuum_step(connection: sqlite3.Connection, path: Path) -> bool:
     request = request_file(path)
     if not request.exists():
         return False
-    connection.execute(f"PRAGMA incremental_vacuum({PAGES_STEP})").fetchall()
+    # A script is run to its end; `execute` would stop after the first page.
+    connection.executescript(f"PRAGMA incremental_vacuum({PAGES_STEP})")
     if connection.execute("PRAGMA freelist_count").fetchone()[0]:
         return True
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import structlog
 
 from pipeline.clock import Clock
+from pipeline.journal.breath import breathing
 from pipeline.journal.database import Database, Work
 from pipeline.journal.group import Group
 from pipeline.journal.limits import Limits
@@ -86,14 +87,14 @@ class Writer:
         pause = self._limits.retry_first
         while True:
             try:
-                lost = await self._database.write(self._work(group))
+                with breathing():
+                    lost = await self._database.write(self._work(group))
                 break
             except (sqlite3.Error, OSError, MemoryError) as error:
                 self._say(in_words(error))
                 if is_corrupt(error):
                     await self._database.distrust(str(error))
                     self.on_new_file(group)
-                    continue
             except Exception as error:
                 # A bug of ours: trying the same rows again would end in the same way, for ever.
                 log.error("the journal could not write its rows", exc_info=error)

@@ -18,6 +18,7 @@ from pipeline.web.daemon import Daemon
 from pipeline.web.feed import Feed
 from pipeline.web.metrics import Metrics
 from pipeline.web.openapi import describe
+from pipeline.web.records import Records
 from pipeline.web.replies import json_reply
 from pipeline.web.wording import TEXTS_ROUTE, send_texts
 
@@ -35,6 +36,7 @@ def build_app(daemon: Daemon, web_config: WebConfig) -> web.Application:
     app = web.Application(middlewares=[errors_as_json, guard(rules)], client_max_size=BODY_MAX)
     app[FEED] = feed
     app.add_routes(Control(daemon).routes())
+    app.add_routes(Records(daemon).routes())
     app.add_routes(
         [
             web.get("/metrics", metrics.handle),

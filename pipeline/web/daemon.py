@@ -9,6 +9,7 @@ from pipeline import __version__
 from pipeline.clock import Clock
 from pipeline.errors import UnknownLane
 from pipeline.events import Bus, Step, StepListener
+from pipeline.journal.journal import Journal
 
 #: A name is echoed in an error, and a stranger's name may be as long as a message.
 ECHO_MAX = 64
@@ -50,6 +51,11 @@ class Daemon(Protocol):
 
     @property
     def clock(self) -> Clock: ...
+
+    @property
+    def journal(self) -> Journal:
+        """A `SilentJournal` where it is off."""
+        ...
 
     @property
     def started_at(self) -> float:

@@ -8,7 +8,8 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.web.control import EVENTS_DEFAULT, EVENTS_MAX
-from pipeline.web.schemas import SCHEMAS, Schema, ref
+from pipeline.web.records import NAME_MAX, RANGE_DEFAULT, RANGES
+from pipeline.web.schemas import SCHEMAS, Schema, choice, ref
 
 JSON = "application/json"
 
@@ -16,17 +17,18 @@ ERRORS = {
     400: "A parameter or the body is wrong; the message names it",
     401: "The token is missing or wrong",
     403: "The request comes from a foreign page",
-    404: "There is no such lane",
+    404: "There is no such lane, or nothing is kept of what was asked for",
     408: "The body did not arrive in time",
     409: "Not possible in the present state",
     413: "The body is above 64 KB",
     421: "The Host is not ours",
     426: "Only a WebSocket can be opened here",
     500: "A fault of ours; the log says more",
-    503: "Too many clients",
+    503: "Too many clients, or the journal cannot be read",
 }
 EVERYWHERE = (403, 421, 500)
 ON_QUERY = (400, 404)
+ON_RECORDS = (400, 404, 503)
 ON_COMMAND = (400, 404, 408, 409, 413)
 
 LANE: Schema = {
@@ -42,6 +44,19 @@ LIMIT: Schema = {
     "required": False,
     "schema": {"type": "integer", "minimum": 1, "maximum": EVENTS_MAX, "default": EVENTS_DEFAULT},
 }
+
+RANGE: Schema = {
+    "name": "range",
+    "in": "query",
+    "required": False,
+    "description": "how far back; a longer one comes in larger steps",
+    "schema": choice(list(RANGES)) | {"default": RANGE_DEFAULT},
+}
+
+
+def _name(name: str, place: str = "query") -> Schema:
+    text = {"type": "string", "minLength": 1, "maxLength": NAME_MAX}
+    return {"name": name, "in": place, "required": True, "schema": text}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +89,33 @@ OPERATIONS = (
         "Events",
         parameters=(LIMIT, LANE),
         errors=ON_QUERY,
+    ),
+    Operation(
+        "get",
+        "/api/trace/{trace_id}",
+        "trace",
+        "What became of a ticket: each step, oldest first",
+        "Trace",
+        parameters=(_name("trace_id", "path"),),
+        errors=ON_RECORDS,
+    ),
+    Operation(
+        "get",
+        "/api/traces",
+        "traces",
+        "What became of every ticket for an item, oldest first",
+        "Traces",
+        parameters=(_name("shop"), _name("item")),
+        errors=ON_RECORDS,
+    ),
+    Operation(
+        "get",
+        "/api/history",
+        "history",
+        "Minutes of a lane, put together into steps, oldest first",
+        "History",
+        parameters=(LANE | {"required": True, "description": "one lane"}, RANGE),
+        errors=ON_RECORDS,
     ),
     _command("pause", "Pulling off; what has been pulled goes on", "PauseOptions"),
     _command("resume", "Pulling on; releases manual, credit, auth, drop_rate and success_limit"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.web.commands import FOR_MAX, REASON_MAX
+from pipeline.web.records import STEPS_MAX
 
 Schema = dict[str, Any]
 
@@ -79,6 +80,8 @@ _FOR: Schema = {
     "maximum": FOR_MAX,
     "description": "seconds after which the pause ends by itself",
 }
+#: Oldest first; `left_out` says how many older ones did not fit.
+_STEPS: Schema = listing(ref("Step"), STEPS_MAX)
 
 SCHEMAS: dict[str, Schema] = {
     "Error": record(error=record(code=TEXT, message=TEXT)),
@@ -136,6 +139,13 @@ SCHEMAS: dict[str, Schema] = {
         detail={"type": "object"},
     ),
     "Events": record(events=listing(ref("Event"))),
+    "Step": record(
+        at=NUMBER, lane=TEXT, stage=TEXT, trace_id=TEXT, key=TEXT, what=TEXT, age=NUMBER, attempt=COUNT
+    ),
+    "Trace": record(trace_id=TEXT, steps=_STEPS, left_out=COUNT),
+    "Traces": record(shop=TEXT, item=TEXT, steps=_STEPS, left_out=COUNT),
+    "Minute": record(at=COUNT) | {"additionalProperties": mapping(NUMBER)},
+    "History": record(lane=TEXT, step=COUNT, minutes=listing(ref("Minute"))),
     "Done": record(
         ok={"const": True},
         lanes=mapping(record(state=choice(STATES), holds=ref("Holds"), released=listing(TEXT))),

@@ -40,4 +40,6 @@ async def send_texts(request: web.Request) -> web.Response:
     lang = request.match_info["lang"]
     if lang not in LANGUAGES:
         raise web.HTTPNotFound
-    return web.Response(body=panel_texts(lang), content_type="application/json")
+    response = web.Response(body=panel_texts(lang), content_type="application/json")
+    response.enable_compression()
+    return response

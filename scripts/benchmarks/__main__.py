@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 #: Modules here that serve the benches and are none themselves.
-HELPERS = frozenset({"__init__", "__main__", "measure", "world", "bare", "runners"})
+HELPERS = frozenset(
+    {"__init__", "__main__", "measure", "world", "bare", "runners", "witness", "players", "judging"}
+)
 
 
 def names() -> list[str]:

@@ -100,6 +100,19 @@ async def test_at_level_answers_every_result_is_written_compressed_before_the_ca
         assert world.rows("SELECT count(*) FROM ticket WHERE answer IS NOT NULL") == [(2,)]
 
 
+async def test_one_that_joins_an_answered_ticket_shares_its_answer_on_disk(world: World):
+    async with world.opened("answers") as journal:
+        first, late = world.ticket("t1"), world.ticket("t2")
+        pulled(journal, first)
+        asked(journal, first, PAGE)
+        late.answer = PAGE
+        journal.pulled("shopee", late, "answered")
+        await flushed(journal)
+        assert world.rows("SELECT count(*) FROM answer") == [(1,)]
+        assert world.rows("SELECT count(DISTINCT answer), count(answer) FROM ticket") == [(1, 2)]
+        assert [step.what for step in await journal.trace("t2")] == ["answered", "answered"]
+
+
 async def test_an_answer_delivered_before_its_group_was_written_is_never_written(world: World):
     async with world.opened("answers", group_seconds=3600) as journal:
         delivered(journal, world.ticket())

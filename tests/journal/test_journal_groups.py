@@ -5,6 +5,7 @@ from journal_makers import LANE, PAGE, PATIENCE, World, asked, delivered, ended,
 
 from pipeline.config import JournalConfig
 from pipeline.events import Bus
+from pipeline.journal import breath
 from pipeline.journal.silent import SilentJournal, make_journal
 from pipeline.ticket import Outcome, Verdict
 
@@ -166,3 +167,37 @@ async def test_files_are_readable_by_their_owner_alone(world: World):
         modes = {file.name: file.stat().st_mode & 0o777 for file in world.path.parent.iterdir()}
         assert set(modes.values()) == {0o600}, modes
         assert "journal.db-wal" in modes
+
+
+async def test_a_loop_without_a_moments_rest_still_gets_its_rows_to_disk(world: World):
+    async with world.opened() as journal:
+        await flushed(journal)
+        delivered(journal, world.ticket())
+        writing = asyncio.create_task(journal.flush())
+        began = world.clock.monotonic()
+        while not writing.done() and world.clock.monotonic() < began + PATIENCE:
+            sum(range(20_000))
+            await asyncio.sleep(0)
+        assert writing.done()
+        assert world.rows("SELECT outcome FROM ticket") == [("delivered",)]
+
+
+async def test_a_write_that_takes_long_is_given_way_to_and_then_seldom(monkeypatch):
+    monkeypatch.setattr(breath, "FIRST_AFTER", 0.001)
+    monkeypatch.setattr(breath, "EVERY", 0.001)
+    pauses: list[float] = []
+    enough = asyncio.Event()
+
+    class Counting:
+        def wait(self, seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == breath.ENOUGH:
+                enough.set()
+
+    monkeypatch.setattr(breath, "_nothing", Counting())
+    with breath.breathing():
+        async with asyncio.timeout(PATIENCE):
+            await enough.wait()
+            await asyncio.sleep(breath.SELDOM / 5)
+        assert len(pauses) == breath.ENOUGH
+    assert set(pauses) == {breath.PAUSE}

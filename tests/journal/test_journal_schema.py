@@ -46,7 +46,8 @@ async def test_rows_of_version_1_survive_the_way_up(world: World):
         created = world.clock.now()
         connection.execute("INSERT INTO run VALUES (1, 1.0, 2.0)")
         connection.execute(
-            "INSERT INTO ticket (id, lane, trace_id, key, trace_crc, item_crc, created, priority, pulled, entry)"
+            "INSERT INTO ticket"
+            " (id, lane, trace_id, key, trace_crc, item_crc, created, priority, pulled, entry)"
             " VALUES (1, 'shopee', 'old', '1:2:sg', 0, 0, ?, 0, ?, 'queued')",
             (created, created),
         )

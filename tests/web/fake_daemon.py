@@ -8,6 +8,8 @@ from typing import Any
 from pipeline.clock import SystemClock
 from pipeline.errors import CommandError
 from pipeline.events import Bus, Event, Kind, Step, StepListener
+from pipeline.journal.journal import Journal
+from pipeline.journal.silent import SilentJournal
 from pipeline.web.schemas import COUNTERS, STAGES
 
 STEPS_KEPT = 60
@@ -115,6 +117,7 @@ class FakeDaemon:
         self.lanes = {name: FakeLane(name) for name in names or ("shopee", "lazada")}
         self.bus = Bus()
         self.clock = SystemClock()
+        self.journal: Journal = SilentJournal()
         self.started_at = self.clock.monotonic()
         self.draining = False
         self.ready = True

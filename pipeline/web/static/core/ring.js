@@ -5,10 +5,11 @@ export const COLUMNS = ["pulled", "queried", "delivered", "dropped", "queue", "c
 /** @typedef {{t: number} & Record<string, number | null>} Row */
 
 export class Ring {
-  /** @param {number} step seconds a point @param {number} size points kept */
-  constructor(step, size) {
+  /** @param {number} step seconds a point @param {number} size points kept @param {number} gap no line over more */
+  constructor(step, size, gap) {
     this.step = step;
     this.size = size;
+    this.gap = gap;
     this.merged = 0;
     /** @type {Record<string, (number | null)[]>} */
     this.data = Object.fromEntries(["t", ...COLUMNS].map((name) => [name, []]));
@@ -23,7 +24,7 @@ export class Ring {
     const slot = Math.floor(row.t / this.step) * this.step;
     const last = this.data.t.at(-1) ?? -Infinity;
     if (slot <= last) return this.#merge(row);
-    if (Number.isFinite(last) && slot - last > 3 * this.step) this.#push({ t: last + this.step }); // a gap, not a line
+    if (Number.isFinite(last) && slot - last > this.gap) this.#push({ t: last + this.step });
     this.#push({ ...row, t: slot });
     this.merged = 1;
   }

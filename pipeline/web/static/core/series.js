@@ -1,7 +1,8 @@
 // One lane over time: counters become rates, and every range has its own ring.
 import { Ring } from "./ring.js";
 
-export const RANGES = { "5m": [1, 300], "1h": [12, 300], "24h": [288, 300] };
+/** Seconds a point, points, and the silence that is a gap: the journal tells in steps of 60 and 300 s. */
+export const RANGES = { "5m": [1, 300, 5], "1h": [20, 180, 130], "24h": [300, 288, 700] };
 /** Rates are taken over so many seconds: one second of a busy lane jumps too much to be read. */
 const RATE_OVER = 5;
 const COUNTED = ["pulled", "queried", "delivered", "dropped"];
@@ -28,7 +29,7 @@ export function sampleOf(now, lane) {
   };
 }
 
-/** History as `hello` and /api/history tell it. @returns {Sample[]} */
+/** The last minutes, as `hello` tells them. @returns {Sample[]} */
 export function samplesOf({ fields, points }, lane) {
   return points.filter((point) => lane in point.lanes).map((point) => {
     const row = Object.fromEntries(fields.map((name, at) => [name, point.lanes[lane][at]]));
@@ -37,14 +38,34 @@ export function samplesOf({ fields, points }, lane) {
       pulled: row.pulled,
       delivered: row.delivered,
       dropped: row.dropped,
-      queried: row.queried,
+      queried: undefined,
       queriedPerMin: row.query_per_min,
       queue: row.queued,
       callbacks: row.callbacks_pending,
       drop: row.drop_rate * 100,
-      p50: row.p50 ?? null,
-      p95: row.p95 ?? null,
-      p99: row.p99 ?? null,
+      p50: null,
+      p95: null,
+      p99: null,
+    };
+  });
+}
+
+/** Longer ranges, as /api/history tells them. @returns {import("./ring.js").Row[]} */
+export function rowsOf({ step, minutes }, lane) {
+  return minutes.map(({ at, counters, gauges, latencies }) => {
+    const rate = (name) => (counters[name] ?? 0) / step;
+    return {
+      t: at,
+      pulled: rate("pulled"),
+      queried: rate("queried"),
+      delivered: rate("delivered"),
+      dropped: Object.keys(lane.dropped).reduce((sum, name) => sum + rate(name), 0),
+      queue: gauges.depth,
+      callbacks: gauges.backlog,
+      drop: gauges.drop_rate * 100,
+      p50: latencies.query_p50,
+      p95: latencies.query_p95,
+      p99: latencies.query_p99,
     };
   });
 }
@@ -74,7 +95,7 @@ class Rates {
 
 export class Series {
   constructor() {
-    this.rings = Object.fromEntries(Object.entries(RANGES).map(([name, [step, size]]) => [name, new Ring(step, size)]));
+    this.rings = Object.fromEntries(Object.entries(RANGES).map(([name, shape]) => [name, new Ring(...shape)]));
     this.rates = new Rates();
     this.now = { t: 0 };
   }
@@ -84,11 +105,5 @@ export class Series {
     if (sample.t < this.now.t) Object.assign(this, new Series()); // the server's clock was set back
     this.now = this.rates.row(sample);
     for (const ring of Object.values(this.rings)) ring.add(this.now);
-  }
-
-  /** @param {keyof typeof RANGES} range @param {Sample[]} samples */
-  remember(range, samples) {
-    const rates = new Rates();
-    this.rings[range].prefix(samples.map((sample) => rates.row(sample)));
   }
 }

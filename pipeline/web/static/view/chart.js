@@ -79,7 +79,7 @@ export function Chart({ title, lines, digits, ring, now, marks }) {
   return html`<figure class="plot">
     <figcaption><span>${title}</span>
       <span class="legend" ref=${legend}>${lines.map((line) => html`<span key=${line.column} class="key">
-        <i class=${`swatch ${line.ink}`}></i>${line.label()} <b></b></span>`)}</span></figcaption>
+        <i class="swatch" style=${{ "--tone": `var(--${line.ink})` }}></i>${line.label()} <b></b></span>`)}</span></figcaption>
     <div ref=${box} role="img" aria-label=${title}></div>
   </figure>`;
 }

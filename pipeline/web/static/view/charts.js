@@ -1,7 +1,7 @@
 // Four charts, one cursor, three ranges.
 import { html, useEffect, useState } from "../core/html.js";
 import { marksOf } from "../core/marks.js";
-import { RANGES, samplesOf } from "../core/series.js";
+import { RANGES, rowsOf } from "../core/series.js";
 import { ask } from "../core/session.js";
 import { nameOf, say } from "../core/texts.js";
 import { Chart } from "./chart.js";
@@ -26,19 +26,19 @@ const CHARTS = [
 
 export function Charts({ store, series }) {
   const [range, setRange] = useState("5m");
-  const short = useHistory(store.lane, series, range);
+  const short = useHistory(store, series, range);
   const marks = marksOf(store.events, store.lane, store.now);
   const options = Object.keys(RANGES).map((name) => [name, say(`panel.charts.${name}`)]);
   const aside = html`<p class="muted">${short && range !== "5m" ? say("panel.charts.only_seen") : say("panel.charts.marks")}</p>
     <${Choice} label=${say("panel.charts.range")} options=${options} value=${range} onPick=${setRange} />`;
   return html`<${Section} name="charts" title=${say("panel.charts")} aside=${aside}>
-    <div class="plots">${CHARTS.map((chart) => html`<${Chart} key=${chart.name} title=${say(`panel.charts.${chart.name}`)}
+    <div class="plots" data-marks=${marks.length}>${CHARTS.map((chart) => html`<${Chart} key=${chart.name} title=${say(`panel.charts.${chart.name}`)}
       lines=${chart.lines} digits=${chart.digits} ring=${series.rings[range]} now=${store.now} marks=${marks} />`)}</div>
   <//>`;
 }
 
 /** Asks the daemon for what it remembers of a longer range. True while there is only what the page has seen. */
-function useHistory(lane, series, range) {
+function useHistory({ lane, status }, series, range) {
   const [known, setKnown] = useState({});
   const name = `${lane} ${range}`;
   useEffect(() => {
@@ -46,7 +46,7 @@ function useHistory(lane, series, range) {
     const note = (found) => setKnown((before) => ({ ...before, [name]: found }));
     ask(`/api/history?lane=${encodeURIComponent(lane)}&range=${range}`)
       .then(async (answer) => {
-        if (answer.ok) series.remember(range, samplesOf(await answer.json(), lane));
+        if (answer.ok) series.rings[range].prefix(rowsOf(await answer.json(), status.lanes[lane]));
         note(answer.ok);
       })
       .catch(() => note(false));

@@ -1,6 +1,6 @@
 // The big button and what hides behind it.
 import { RESUMABLE } from "../core/holds.js";
-import { html, useState } from "../core/html.js";
+import { html, useEffect, useRef, useState } from "../core/html.js";
 import { say } from "../core/texts.js";
 import { PauseDialog, ResumeDialog, StopDialog } from "./dialogs.js";
 
@@ -31,10 +31,16 @@ export function Controls({ store, connection, lane, holds }) {
   const press = () => (verb === "resume" && lane.state === "hard_stopped" ? open("resume") : run(verb));
   const off = busy || store.connection.state !== "live" || lane.state === "draining";
   const several = Object.keys(store.status.lanes).length > 1;
+  const more = useRef(null);
+  const escape = (event) => {
+    if (event.key !== "Escape" || dialog !== "menu") return;
+    open("");
+    more.current.focus();
+  };
   const asked = { several, onCancel: () => open("") };
-  return html`<div class="controls">
+  return html`<div class="controls" onKeyDown=${escape}>
     <button type="button" class=${`big ${verb}`} disabled=${off} onClick=${press}>${say(`panel.do.${verb}`)}</button>
-    <button type="button" class="quiet" aria-label=${say("panel.do.more")} title=${say("panel.do.more")} aria-haspopup="true"
+    <button type="button" class="quiet" ref=${more} aria-label=${say("panel.do.more")} title=${say("panel.do.more")} aria-haspopup="true"
       aria-expanded=${String(dialog === "menu")} disabled=${off} onClick=${() => open(dialog === "menu" ? "" : "menu")}>⋯</button>
     ${dialog === "menu" && html`<${Menu} verb=${verb} open=${open} />`}
     ${dialog === "pause" && html`<${PauseDialog} ...${asked} onDone=${(fields, all) => run("pause", fields, all)} />`}
@@ -44,9 +50,12 @@ export function Controls({ store, connection, lane, holds }) {
 }
 
 function Menu({ verb, open }) {
-  const leave = (event) => event.currentTarget.contains(event.relatedTarget) || open("");
-  return html`<div class="menu" onFocusout=${leave} onKeyDown=${(event) => event.key === "Escape" && open("")}>
-    <button type="button" ref=${(made) => made?.focus()} onClick=${() => open("pause")}>${say("panel.do.pause_with")}</button>
+  const first = useRef(null);
+  useEffect(() => first.current.focus(), []);
+  // An item that was chosen takes the menu away, and that is a loss of focus too.
+  const leave = (event) => event.currentTarget.contains(event.relatedTarget) || open((now) => (now === "menu" ? "" : now));
+  return html`<div class="menu" onFocusOut=${leave}>
+    <button type="button" ref=${first} onClick=${() => open("pause")}>${say("panel.do.pause_with")}</button>
     ${verb !== "start" && html`<button type="button" onClick=${() => open("stop")}>${say("panel.do.stop_with")}</button>`}
   </div>`;
 }

@@ -21,7 +21,7 @@ export function Header({ store, connection, prefs, setLang, lane }) {
   const several = Object.keys(store.status?.lanes ?? {}).length > 1;
   return html`<header class="top">
     <div class="bar">
-      <h1><img src="/static/icon.svg" alt="" width="20" height="20" />Tidegate<span class="sr"> ${say("panel.title")}</span></h1>
+      <h1><img src="/static/icon.svg" alt="" width="20" height="20" /><span class="brand">Tidegate<span class="sr"> ${say("panel.title")}</span></span></h1>
       ${several && html`<${LaneSwitch} store=${store} />`}
       ${lane && html`<strong class=${`pill ${stateTone(lane.state)}`} data-state=${lane.state}>${nameOf("state", lane.state)}</strong>
         <p class=${`verdict ${holds.length ? toneOf(holds[0].reason) : ""}`}>${verdict(lane, holds)}</p>`}
@@ -59,7 +59,7 @@ function Light({ store }) {
   const tone = state === "live" && !store.stale ? "ok" : "bad";
   const { status } = store;
   return html`<p class="light" data-connection=${state}>
-    <i class=${`dot ${tone}`}></i><span>${say(`panel.conn.${state}`, { seconds })}</span>
+    <i class=${`dot ${tone}`}></i><span class="conn">${say(`panel.conn.${state}`, { seconds })}</span>
     ${status && html`<time title=${`${say("panel.clock")} · ${say("panel.uptime", { uptime: duration(status.uptime) })} · ${status.version}`}>${time(store.now)}</time>`}
   </p>`;
 }

@@ -6,7 +6,8 @@ import { duration, nameOf, say } from "../core/texts.js";
 import { Section } from "./parts.js";
 
 const STAGES = ["pull", "query", "callback"];
-const TONES = { answered: "ok", delivered: "ok", queued: "plain", joined: "plain", offline: "plain", processing: "info" };
+const TONES = { answered: "ok", delivered: "ok", queued: "plain", joined: "plain", offline: "plain",
+  duplicates: "plain", asking: "plain", calling: "plain", processing: "info" };
 const toneOf = (what) => TONES[what] ?? "bad";
 
 /** A step is a verdict, an outcome, or one of our own words. */
@@ -19,14 +20,15 @@ export function Tickets({ store, steps }) {
   const [frozen, freeze] = useState(null);
   const [found, setFound] = useState(null);
   const shown = frozen ?? steps;
-  const hold = (event) => event.pointerType === "touch" || freeze((before) => before ?? steps);
+  const hold = (event) => event.pointerType === "touch" || freeze((before) => before ?? { ...steps });
+  const release = (event) => event.currentTarget.matches(":hover, :has(:focus-visible)") || freeze(null);
 
   async function search(id) {
     const seen = STAGES.flatMap((stage) => shown[stage] ?? []).filter((step) => step.trace_id === id).sort((a, b) => a.at - b.at);
     setFound({ id, steps: seen, kept: false, loading: true });
     try {
       const answer = await ask(`/api/trace/${encodeURIComponent(id)}`);
-      if (answer.ok) setFound({ id, kept: true, ...readTrace(await answer.json()) });
+      if (answer.ok) setFound({ id, kept: true, steps: (await answer.json()).steps });
       else if (answer.status === 404) setFound({ id, steps: seen, kept: false });
       else setFound({ id, steps: seen, kept: false, why: (await answer.json()).error.message });
     } catch (error) {
@@ -37,8 +39,7 @@ export function Tickets({ store, steps }) {
   const aside = html`${frozen && html`<span class="mode info">${say("panel.tickets.frozen")}</span>`}<${Search} onSearch=${search} />`;
   return html`<${Section} name="tickets" title=${say("panel.tickets")} aside=${aside}>
     ${found && html`<${Trace} found=${found} onClose=${() => setFound(null)} />`}
-    <div class="trio" onPointerEnter=${hold} onPointerLeave=${() => freeze(null)}
-        onFocusin=${() => freeze((before) => before ?? steps)} onFocusout=${() => freeze(null)}>
+    <div class="trio" onPointerEnter=${hold} onPointerLeave=${release} onFocusIn=${hold} onFocusOut=${release}>
       ${STAGES.map((stage) => html`<${Column} key=${stage} stage=${stage} steps=${shown[stage] ?? []} onPick=${search} />`)}
     </div>
   <//>`;
@@ -76,9 +77,6 @@ function Search({ onSearch }) {
   </form>`;
 }
 
-/** The journal's answer: steps of one ticket and how it ended. */
-const readTrace = (answer) => ({ steps: answer.steps ?? [], outcome: answer.outcome ?? null });
-
 function Trace({ found, onClose }) {
   return html`<div class="trace" role="region" aria-label=${say("panel.trace.title", { id: found.id })}>
     <p class="pair"><b>${say("panel.trace.title", { id: found.id })}</b>
@@ -86,7 +84,6 @@ function Trace({ found, onClose }) {
     ${found.why && html`<p class="bad">${say("panel.trace.failed", { why: found.why })}</p>`}
     ${!found.kept && !found.loading && !found.why && html`<p class="muted">${say("panel.trace.not_kept")}</p>`}
     ${!found.kept && found.steps.length > 0 && html`<p>${say("panel.trace.seen")}</p>`}
-    ${found.outcome && html`<p><b>${nameOfStep(found.outcome)}</b></p>`}
     <ol>${found.steps.map((step, at) => html`<li key=${at} class="ticket"><time>${time(step.at)}</time>
       <b class=${toneOf(step.what)}>${nameOfStep(step.what)}</b><span>${nameOf("stage", step.stage)}</span>
       <span class="muted">${step.age == null ? "" : duration(step.age)}</span></li>`)}</ol>

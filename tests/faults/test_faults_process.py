@@ -1,0 +1,192 @@
+"""Faults 24, 26 and 27: the loop stands still, the descriptors are used up, a worker dies of a bug."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from pipeline.events import Kind
+from tests.e2e.harness import (
+    LANE,
+    PATIENCE,
+    assert_all_delivered_once,
+    eventually,
+    lane_tree,
+    merged,
+    settings_tree,
+    upstream_runs_dry,
+    world,
+)
+from tests.e2e.processes import Tidegate, tidegate
+from tests.e2e.test_e2e_process import written
+from tests.faults.bad_ends import BLOCK_SECONDS, Fragile
+from tests.faults.fault_proxy import fault_proxy
+from tests.faults.faulty_world import QUICK_BREAKER, stage
+from tests.faults.invariants import PHONE, QUERY, secrets_in
+
+ENDS = "tests.faults.bad_ends"
+SECRETS = {"pull": {"phone": PHONE}, "query": {"token": QUERY}}
+
+
+async def test_24_a_loop_that_is_blocked_sends_no_ping_and_systemd_would_fire(tmp_path: Path) -> None:
+    """35 s against systemd's 30, here three seconds against one."""
+    watchdog = 1.0
+    loop = asyncio.get_running_loop()
+    heard: list[tuple[str, float]] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+
+        async def until(message: str, after: int = 0) -> int:
+            """The place of the first such message from there on."""
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    for place in range(after, len(heard)):
+                        if heard[place][0] == message:
+                            return place
+                    text = (await loop.sock_recv(systemd, 4096)).decode()
+                    heard.extend((line, loop.time()) for line in text.splitlines())
+
+        env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": str(int(watchdog * 1e6))}
+        async with world() as server:
+            tree = lane_tree(server.url, **SECRETS, provider=f"{ENDS}:BlockingProvider")
+            path = written(tmp_path, settings_tree({LANE: tree}))
+            async with tidegate("run", "--config", path, env=env) as daemon:
+                ready = await until("READY=1")
+                blocked = await until("STATUS=blocked")
+                free = await until("STATUS=free", blocked)
+                assert heard[blocked + 1 : free] == []
+                again = await until("WATCHDOG=1", free)
+                pings = [at for message, at in heard[: again + 1] if message == "WATCHDOG=1"]
+                last = max((at for at in pings if at <= heard[blocked][1]), default=heard[ready][1])
+                assert heard[again][1] - last >= BLOCK_SECONDS > watchdog
+                # And where nobody ended it, it goes on and says what happened.
+                await daemon.says(b'"loop_lag"')
+                delivered = server.world.ledger.counts["delivered"]
+                await eventually(lambda: server.world.ledger.counts["delivered"] > delivered + 50)
+                await upstream_runs_dry(server)
+                daemon.send(signal.SIGTERM)
+                assert await daemon.ended() == 0
+            assert_all_delivered_once(server.world.truth())
+            assert secrets_in({"logs": daemon.everything()}) == []
+
+
+# -- descriptors ---------------------------------------------------------------------------------------
+
+
+def cpu_seconds(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Starved:
+    """A daemon without a free descriptor, asked over a connection that it has had all along."""
+
+    def __init__(self, daemon: Tidegate, http: aiohttp.ClientSession) -> None:
+        self.daemon = daemon
+        self._http = http
+
+    async def lane(self) -> dict[str, Any]:
+        async with self._http.get("/api/status") as response:
+            found: dict[str, Any] = (await response.json())["lanes"][LANE]
+            return found
+
+    async def until(self, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE):
+            while not holds(lane := await self.lane()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        return lane
+
+    def limit(self, soft: int) -> None:
+        hard = resource.prlimit(self.daemon.process.pid, resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(self.daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=pytest.mark.xfail(
+                strict=True, reason="why a call failed is kept nowhere: no log line or event names it"
+            ),
+        ),
+    ],
+    ids=["backs off and recovers", "says so"],
+)
+async def test_26_without_descriptors_it_backs_off_says_so_and_recovers(tmp_path: Path, said: bool) -> None:
+    breaker = {**QUICK_BREAKER, "pause": 0.5, "pause_max": 1}
+    async with world() as server, fault_proxy(server.port) as proxy:
+        tree = lane_tree(proxy.url, **merged(SECRETS, {"breaker": breaker, "retry": {"delay": 0.2}}))
+        path = written(tmp_path, settings_tree({LANE: tree}))
+        async with tidegate("run", "--config", path) as daemon:
+            url = await daemon.url()
+            async with aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=1)) as http:
+                starved = Starved(daemon, http)
+                await starved.until(lambda lane: lane["counters"]["delivered"] > 50)
+                before = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)[0]
+                starved.limit(8)
+                proxy.reset_all()
+                first = await starved.until(lambda lane: lane["stages"]["pull"]["mode"] == "open")
+                assert first["conservation"]["balanced"]
+                loop = asyncio.get_running_loop()
+                began, cpu = loop.time(), cpu_seconds(daemon.process.pid)
+                later = await starved.until(lambda _: loop.time() - began > 1.5)
+                assert cpu_seconds(daemon.process.pid) - cpu < 0.7 * (loop.time() - began)
+                faults = later["counters"]["pull_faults"] - first["counters"]["pull_faults"]
+                # A few trials after each pause, and none in between.
+                assert faults <= 8 + 4 * breaker["trials"], faults
+                assert later["counters"]["worker_crashes"] == 0
+                text = daemon.everything()
+                starved.limit(before)
+                goal = later["counters"]["delivered"] + 50
+                await starved.until(lambda lane: lane["counters"]["delivered"] > goal)
+                await upstream_runs_dry(server)
+                ended = await starved.until(lambda lane: not lane["queue"]["in_flight"])
+                assert ended["conservation"]["balanced"]
+            daemon.send(signal.SIGTERM)
+            assert await daemon.ended() == 0
+        truth = server.world.truth()
+        assert truth["delivered"] == truth["handed_out"]
+        assert truth["concurrent_same_key_max"] <= 1
+        assert secrets_in({"logs": daemon.everything()}) == []
+        assert "Traceback" not in daemon.everything()
+        if said:
+            assert "descriptors" in text or "open files" in text, text
+
+
+# -- bugs ----------------------------------------------------------------------------------------------
+
+
+async def test_27_a_worker_that_dies_of_a_bug_is_logged_counted_replaced_and_its_ticket_accounted_for(
+    logged: Callable[[], str],
+) -> None:
+    Fragile.stumbles.clear()
+    ends = {name: f"{ENDS}:Fragile{name.title()}" for name in ("source", "provider", "sink")}
+    async with stage(ends, rate=150) as play:
+        lane = play.live.daemon.lanes[LANE]
+        sizes = [len(pool._tasks) for pool in lane._pools]
+        await eventually(lambda: len(Fragile.stumbles) == 3 and min(Fragile.stumbles.values()) >= 6)
+        await play.delivers(100)
+        truth = await play.all_ended()
+        assert play.counter("worker_crashes") == sum(Fragile.stumbles.values())
+        crashed = {event.stage for event in play.watch.of_kind(Kind.WORKER_CRASHED)}
+        assert crashed == {"pull", "query", "callback"}
+        # As many workers as before, all of them alive.
+        assert [sum(not task.done() for task in pool._tasks) for pool in lane._pools] == sizes
+        assert play.counter("delivered") + play.counter("crashed") == play.counter("pulled")
+        assert truth["delivered"] == play.counter("delivered") > 0.9 * truth["handed_out"]
+        assert lane.controller.room.reserved == 0
+    assert logged().count("ZeroDivisionError: a bug") >= 3
+    assert "Traceback" in logged()

@@ -1,0 +1,43 @@
+"""A source whose every word is an attack on whoever shows it."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from pipeline.clock import Clock
+from pipeline.config import PullConfig
+from pipeline.ports import Pulled
+from pipeline.ticket import Ticket
+
+PAYLOADS = (
+    "<script>window.hit = 1</script>",
+    "<img src=x onerror='window.hit = 1'>",
+    '"><svg onload="window.hit = 1">',
+    "javascript:window.hit=1",
+    "{{constructor.constructor('window.hit = 1')()}}",
+)
+#: Enough to be seen, few enough to be done with when the test ends.
+PULLS = 3
+
+
+class HostileSource:
+    def __init__(self, section: PullConfig, clock: Clock) -> None:
+        self._numbers = count()
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def pull(self, limit: int, timeout: float) -> Pulled:
+        number = next(self._numbers)
+        if number >= PULLS:
+            return Pulled()
+        return Pulled(
+            tickets=[
+                Ticket(key=f"{payload}:{number}:sg", trace_id=f"{payload} {number}", stamp=None)
+                for payload in PAYLOADS
+            ]
+        )
+
+    async def volume(self) -> int | None:
+        return None

@@ -1,0 +1,155 @@
+"""What an operator presses changes the daemon, and what the daemon does is on the page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.e2e.harness import LANE, eventually
+from tests.panel.panel_harness import Panel, daemon, opened, sim_lane, world_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_pause_and_resume_change_the_daemon(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "pause") as panel:
+        await panel.shows_state("running")
+        await panel.button("Pause").click()
+        await panel.shows_state("paused")
+        assert live.holds("pull") == {"manual"}
+        await expect(panel.hold("manual")).to_contain_text("by panel 127.0.0.1")
+        await expect(panel.find(".verdict")).to_contain_text("Press Resume")
+        await expect(panel.find(".top [role=status]")).to_contain_text(f"{LANE}: paused")
+        await panel.button("Resume").click()
+        await panel.shows_state("running")
+        assert live.holds("pull") == set()
+        await expect(panel.find(".notices")).to_contain_text("Resume done")
+
+
+async def test_a_pause_may_have_a_reason_and_a_time_and_all_of_it_by_keyboard(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "pause-dialog") as panel:
+        keyboard = panel.page.keyboard
+        await panel.button("More actions").focus()
+        await keyboard.press("Enter")
+        await expect(panel.button("Pause with reason or time…")).to_be_focused()
+        await keyboard.press("Enter")
+        await expect(panel.page.get_by_label("Reason")).to_be_focused()
+        await keyboard.type("provider maintenance")
+        await keyboard.press("Tab")
+        await keyboard.type("10")
+        await keyboard.press("Enter")
+        await expect(panel.hold("manual")).to_contain_text("provider maintenance")
+        await expect(panel.hold("manual")).to_contain_text("9 min")
+        (hold,) = live.status()["holds"]["pull"]
+        assert (hold["detail"], hold["releases"]) == ("provider maintenance", "operator, or after 600 s")
+
+
+async def test_escape_leaves_menu_and_dialog_without_a_command(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "escape") as panel:
+        for item in ("Pause with reason or time…", "Stop the lane…"):
+            await panel.button("More actions").click()
+            await panel.page.keyboard.press("Escape")
+            await expect(panel.button(item)).to_have_count(0)
+            await panel.button("More actions").click()
+            await panel.button(item).click()
+            await expect(panel.find("dialog")).to_be_visible()
+            await panel.page.keyboard.press("Escape")
+            await expect(panel.find("dialog")).to_have_count(0)
+        assert live.holds("pull") == set()
+
+
+async def test_a_lane_is_stopped_after_a_question_and_started_at_once(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "stop") as panel:
+        await panel.button("More actions").click()
+        await panel.button("Stop the lane…").click()
+        await panel.button("Stop").click()
+        await panel.shows_state("stopped")
+        assert live.holds("callback") == {"stopped"}
+        await panel.button("Start").click()
+        await panel.shows_state("running")
+        await expect(panel.hold("stopped")).to_have_count(0)
+        assert live.holds("callback") == set()
+
+
+async def test_several_lanes_have_a_switch_and_a_row_each_and_commands_go_to_the_chosen_one(
+    browser: Browser,
+) -> None:
+    lanes = {"first": sim_lane(), "second": sim_lane()}
+    async with daemon(lanes) as live, opened(browser, live, "lanes") as panel:
+        await expect(panel.find(".lanes tbody tr")).to_have_count(2)
+        await panel.find(".lanes-switch").get_by_role("button", name="second").click()
+        await panel.button("Pause").click()
+        await panel.shows_state("paused")
+        assert (live.holds("pull", "first"), live.holds("pull", "second")) == (set(), {"manual"})
+        await panel.find(".lanes table").get_by_role("button", name="first").click()
+        await panel.shows_state("running")
+        await panel.button("More actions").click()
+        await panel.button("Pause with reason or time…").click()
+        await panel.page.get_by_label("All lanes").check()
+        await panel.find("dialog").get_by_role("button", name="Pause", exact=True).click()
+        await panel.shows_state("paused")
+        assert live.holds("pull", "first") == {"manual"}
+
+
+async def test_tickets_stand_still_under_the_pointer_and_a_trace_can_be_looked_up(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "tickets") as panel:
+        column = panel.find("[data-column=callback]")
+        await expect(column.locator("b").first).to_have_text("delivered")
+        await column.hover()
+        await expect(panel.find(".tickets .card-head")).to_contain_text("frozen")
+        before = await column.inner_text()
+        await panel.frames_more(4)
+        assert await column.inner_text() == before
+        step = column.locator("button").first
+        trace = await step.get_attribute("title")
+        await step.click()
+        await expect(panel.find(".trace")).to_contain_text(f"Trace {trace}")
+        await panel.page.mouse.move(0, 0)
+        await panel.button("Close").click()
+        await panel.page.get_by_label("Trace id").fill("no-such-trace")
+        await panel.page.keyboard.press("Enter")
+        await expect(panel.find(".trace")).to_contain_text("Nothing is kept about this trace")
+        await expect(column).not_to_have_text(before)
+
+
+async def test_events_are_filtered_and_can_be_taken_away(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "events") as panel:
+        events = panel.find(".events .event")
+        await live.post("/api/pause", reason="for the filter")
+        await live.post("/api/resume")
+        world_of(live).change({"auth_refused": True})
+        await expect(panel.hold("auth")).to_be_visible()
+        await panel.page.get_by_label("Level").select_option("error")
+        await expect(events).to_have_count(1)
+        await expect(events).to_contain_text("held: credentials refused")
+        await panel.page.get_by_label("Level").select_option("")
+        await panel.page.get_by_label("Stage").select_option("callback")
+        await expect(events).to_have_count(0)
+        await panel.page.get_by_label("Stage").select_option("pull")
+        await panel.page.get_by_label("Text").fill("FOR THE FILTER")
+        await expect(events).to_have_count(1)
+        async with panel.page.expect_download() as started:
+            await panel.button("Download").click()
+        path = await (await started.value).path()
+        (line,) = path.read_text().splitlines()
+        assert json.loads(line)["detail"]["detail"] == "for the filter"
+
+
+async def test_the_numbers_on_the_page_are_the_daemons(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "numbers") as panel:
+        await eventually(lambda: live.counter("delivered") > 100)
+        world_of(live).change({"rate": 0})
+        await eventually(lambda: not live.daemon.lanes[LANE].in_flight())
+        counters = live.status()["counters"]
+        for name, counter in (("pulled", "pulled"), ("delivered", "delivered"), ("duplicates", "duplicates")):
+            await shows_count(panel, name, counters[counter])
+        await expect(panel.find(".books")).to_contain_text("balanced")
+        await expect(panel.find(".drop")).to_contain_text("Nothing dropped")
+        await expect(panel.find("[data-stage=queue] .speed")).to_have_text("0")
+
+
+async def shows_count(panel: Panel, name: str, number: int) -> None:
+    entry = panel.find(".books div").filter(has=panel.page.get_by_text(name, exact=True))
+    await expect(entry.locator("dd")).to_have_text(f"{number:,}")

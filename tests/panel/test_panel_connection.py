@@ -1,0 +1,119 @@
+"""The line to the daemon: lost and found again, silent, unwatched, and closed to strangers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from pipeline.web.app import FEED
+from tests.e2e.harness import LANE, PATIENCE
+from tests.panel.panel_harness import Panel, daemon, opened, world_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TOKEN = "panel-test-token"
+#: What a tab in the background looks like to its page.
+HIDE = """
+window.looked = true;
+Object.defineProperty(document, "hidden", { get: () => !looked });
+"""
+
+
+async def test_it_reconnects_by_itself_after_the_daemon_was_restarted(browser: Browser) -> None:
+    async with daemon() as first:
+        port = first.daemon.web.port
+        async with opened(browser, first, "reconnected") as panel:
+            await first.post("/api/pause", reason="before the restart")
+            await panel.shows_state("paused")
+            first.daemon.shutdown("test")
+            await asyncio.wait_for(asyncio.shield(first.done), PATIENCE)
+            await expect(panel.find(".light")).not_to_have_attribute("data-connection", "live")
+            await expect(panel.find(".stopped-at")).to_contain_text("Data stopped at")
+            await expect(panel.find("main")).to_have_class("stale")
+            await expect(panel.button("Resume")).to_be_disabled()
+            await panel.picture("stale")
+            async with daemon(web={"port": port}) as second:
+                await panel.is_live()
+                await panel.shows_state("running")
+                await expect(panel.find(".stopped-at")).to_have_count(0)
+                await expect(panel.find(".events")).to_contain_text("before the restart")
+                await panel.button("Pause").click()
+                await panel.shows_state("paused")
+                assert second.holds("pull") == {"manual"}
+
+
+async def test_draining_is_shown_until_the_end(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "draining") as panel:
+        world_of(live).change({"callback": {"latency": 2.0, "sigma": 0.0}})
+        await panel.frames_more(4)
+        await live.post("/api/shutdown")
+        await panel.shows_state("draining")
+        await expect(panel.hold("draining")).to_be_visible()
+        await expect(panel.button("Pause")).to_be_disabled()
+
+
+async def test_the_token_is_asked_once_and_kept_for_the_session(browser: Browser) -> None:
+    async with daemon(web={"token": TOKEN}) as live:
+        async with opened(browser, live, "token", asks_token=True) as panel:
+            field = panel.page.get_by_label("Access token")
+            await field.fill("wrong")
+            await panel.button("Open").click()
+            await expect(panel.page.get_by_role("alert")).to_have_text("That token is not valid")
+            await panel.picture("token-wrong")
+            await field.fill(TOKEN)
+            await panel.page.keyboard.press("Enter")
+            await panel.is_live()
+            await panel.button("Pause").click()
+            await panel.shows_state("paused")
+            assert live.holds("pull") == {"manual"}
+            await panel.page.reload()
+            await panel.is_live()
+            assert TOKEN not in panel.page.url
+            kept = await panel.page.evaluate("[localStorage.length, document.cookie]")
+            assert kept == [0, ""]
+
+
+async def test_nothing_is_drawn_while_the_tab_is_hidden_and_all_of_it_when_it_is_shown(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "hidden", scripts=(HIDE,)) as panel:
+        await look(panel, False)
+        pulled = await panel.find(".books dd").first.inner_text()
+        await live.post("/api/pause")
+        await panel.frames_more(4)
+        assert await panel.find(".books dd").first.inner_text() == pulled
+        assert "paused" in await panel.page.title()
+        await look(panel, True)
+        await panel.shows_state("paused")
+
+
+async def look(panel: Panel, looked: bool) -> None:
+    await panel.page.evaluate(
+        "(now) => { looked = now; document.dispatchEvent(new Event('visibilitychange')); }", looked
+    )
+
+
+async def test_a_thousand_ticks_leave_the_memory_flat(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "ticks") as panel:
+        session = await panel.page.context.new_cdp_session(panel.page)
+        await session.send("Performance.enable")
+        feed = live.daemon.web._runner.app[FEED]
+
+        async def ticks(number: int) -> tuple[float, float]:
+            for _ in range(number // 10):
+                for _ in range(10):
+                    feed.run_once()
+                    await asyncio.sleep(0.001)  # a frame each: the outbox keeps only the latest
+                live.daemon.lanes[LANE].pause("test")
+                live.daemon.lanes[LANE].resume("test")
+            await panel.frames_more(1)
+            await session.send("HeapProfiler.collectGarbage")
+            metrics = (await session.send("Performance.getMetrics"))["metrics"]
+            named = {metric["name"]: metric["value"] for metric in metrics}
+            return named["JSHeapUsedSize"], named["Nodes"]
+
+        await ticks(1000)  # until every list is as long as it may be
+        heap, nodes = await ticks(200)
+        heap_after, nodes_after = await ticks(1000)
+        assert heap_after - heap < 2e6
+        assert nodes_after - nodes < 1000

@@ -1,0 +1,122 @@
+"""Every hold is seen when it stands and gone when it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.e2e.harness import LANE, Live, eventually, merged
+from tests.panel.panel_harness import daemon, opened, sim_lane, world_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+#: What the world does, and what it does again when it is over.
+TROUBLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "credit": ({"credits": 0}, {"credits": 1_000_000}),
+    "auth": ({"auth_refused": True}, {"auth_refused": False}),
+    "backpressure": ({"rate": 400, "query": {"latency": 2.0}}, {"rate": 20, "query": {"latency": 0.01}}),
+    "callback_backlog": ({"callback": {"latency": 3.0}}, {"callback": {"latency": 0.01}}),
+}
+SMALL = {
+    "queue": {"high_water": 60, "low_water": 20},
+    "callback": {"backlog_count": 30, "workers": 2, "batch": 5},
+}
+
+
+@pytest.mark.parametrize("reason", TROUBLES)
+async def test_a_hold_shows_with_its_runbook_and_clears(browser: Browser, reason: str) -> None:
+    begin, end = TROUBLES[reason]
+    async with (
+        daemon({LANE: sim_lane(**SMALL)}) as live,
+        opened(browser, live, f"hold-{reason}", color_scheme="dark") as panel,
+    ):
+        world_of(live).change(begin)
+        hold = panel.hold(reason)
+        await expect(hold).to_be_visible()
+        await expect(hold).to_contain_text("since")
+        await expect(hold).to_contain_text("ends:")
+        await hold.get_by_role("link", name="runbook").click()
+        await expect(panel.find(f"#hold-{reason}")).to_be_in_viewport()
+        await panel.picture(f"hold-{reason}-on")
+        world_of(live).change(end)
+        await expect(hold).to_have_count(0)
+
+
+async def test_the_success_limit_shows_and_resume_clears_it(browser: Browser) -> None:
+    async with (
+        daemon({LANE: sim_lane(callback={"success_limit": 20})}) as live,
+        opened(browser, live, "hold-success-limit") as panel,
+    ):
+        await expect(panel.hold("success_limit")).to_be_visible()
+        lane = live.daemon.lanes[LANE]
+        unlimited = lane.config.callback.model_copy(update={"success_limit": 0})
+        lane.reconfigure(lane.config.model_copy(update={"callback": unlimited}))
+        await panel.button("Resume").click()
+        await expect(panel.hold("success_limit")).to_have_count(0)
+        await panel.shows_state("running")
+
+
+def doomed_lane() -> dict[str, Any]:
+    """Minutes scaled down to seconds: most tickets grow too old at once."""
+    short = {
+        "pull": {"max_age": 0.6},
+        "queue": {"max_age": 1.2, "clean_every": 0.3},
+        "query": {"stale_age": 0.8, "max_age": 1.4},
+        "callback": {"max_age": 1.4},
+        "drop_rate": {"min_total": 20},
+    }
+    return merged(sim_lane(), short)
+
+
+async def hard_stop(live: Live) -> None:
+    world_of(live).change({"rate": 200, "processing_share": 0.7, "processing_time": 3600})
+    await eventually(lambda: live.status()["state"] == "hard_stopped", why=live.status)
+    world_of(live).change({"rate": 20, "processing_share": 0})
+
+
+async def test_resuming_a_hard_stop_lists_what_it_clears_and_asks_for_a_reason(browser: Browser) -> None:
+    async with (
+        daemon({LANE: doomed_lane()}) as live,
+        opened(browser, live, "hard-stop", color_scheme="dark") as panel,
+    ):
+        await hard_stop(live)
+        await panel.shows_state("hard_stopped")
+        await expect(panel.hold("drop_rate")).to_contain_text("operator only")
+        await expect(panel.find(".drop .rows li").first).to_be_visible()
+        await panel.picture("hard-stop-on")
+        await panel.button("Resume").click()
+        dialog = panel.find("dialog")
+        await expect(dialog).to_contain_text("This clears")
+        await expect(dialog.locator("li").first).to_contain_text("drop rate")
+        go = dialog.get_by_role("button", name="Resume", exact=True)
+        await go.click()  # refused by the form: no reason yet
+        assert "drop_rate" in live.holds("pull")
+        await panel.picture("hard-stop-dialog")
+        await panel.page.get_by_label("Reason").fill("receiver mended")
+        await go.click()
+        await expect(panel.hold("drop_rate")).to_have_count(0)
+        released = [event for event in await live.events("release") if event["detail"]["reason"] == "drop_rate"]
+        assert released[0]["detail"]["why"] == "receiver mended"
+
+
+async def test_a_black_out_is_seen_in_breakers_and_charts(browser: Browser) -> None:
+    slow = sim_lane(breaker={"pause": 3, "pause_max": 3})
+    async with daemon({LANE: slow}) as live, opened(browser, live, "black-out", color_scheme="dark") as panel:
+        await eventually(lambda: live.counter("delivered") > 50)
+        query, plots = panel.find("[data-breaker=query]"), panel.find(".plots")
+        await expect(query).to_have_attribute("data-mode", "normal")
+        await expect(plots).to_have_attribute("data-marks", "0")
+        world_of(live).change({"query": {"reset": 1.0}})
+        await expect(query).to_have_attribute("data-mode", "open")
+        await expect(query).to_contain_text("tries in")
+        await expect(panel.hold("breaker")).to_contain_text("query")
+        await expect(plots).not_to_have_attribute("data-marks", "0")
+        delivered = panel.find(".plot").first.locator(".key b").nth(2)
+        await expect(delivered).to_have_text("0.0")
+        await panel.picture("black-out-on")
+        world_of(live).change({"query": {"reset": 0.0}})
+        await expect(panel.hold("breaker")).to_have_count(0)
+        await expect(delivered).not_to_have_text("0.0")
+        await expect(panel.find(".event[data-kind=breaker]").first).to_be_visible()

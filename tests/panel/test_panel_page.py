@@ -1,0 +1,146 @@
+"""The page itself: languages, themes, sizes, strangers' words, and what it weighs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from pipeline.web.app import STATIC
+from tests.e2e.harness import LANE, eventually
+from tests.panel.hostile_ends import PAYLOADS
+from tests.panel.panel_harness import Panel, daemon, opened, sim_lane
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ROOT = Path(__file__).parent.parent.parent
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+BUDGET = 150 * 1024
+PHONE = {"width": 360, "height": 780}
+#: All that the browser fetched over the wire, in bytes.
+FETCHED = """
+performance.getEntries().filter((entry) => "encodedBodySize" in entry)
+  .filter((entry) => !entry.name.includes("/api/")).map((entry) => entry.encodedBodySize)
+"""
+
+
+async def background(panel: Panel) -> str:
+    colour: str = await panel.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return colour
+
+
+async def test_the_language_is_the_systems_until_chosen_and_then_kept(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "chinese", locale="zh-CN") as panel:
+        await expect(panel.find(".pill")).to_have_text("运行中")
+        await expect(panel.find("html")).to_have_attribute("lang", "zh-CN")
+        await panel.picture("chinese", full_page=True)
+        await panel.button("EN").click()
+        await expect(panel.find(".pill")).to_have_text("running")
+        await panel.page.reload()
+        await expect(panel.find(".pill")).to_have_text("running")
+        await expect(panel.find("html")).to_have_attribute("lang", "en")
+        await panel.button("中文").click()
+        await panel.button("暂停").click()
+        await expect(panel.hold("manual")).to_contain_text("人工暂停")
+
+
+async def test_the_theme_is_the_systems_until_chosen_and_then_kept(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "theme") as panel:
+        light = await background(panel)
+        await panel.page.emulate_media(color_scheme="dark")
+        dark = await background(panel)
+        assert light != dark
+        await panel.find(".theme").click()
+        assert await background(panel) == light
+        await panel.find(".theme").click()
+        await panel.page.emulate_media(color_scheme="light")
+        assert await background(panel) == dark
+        await panel.page.reload()
+        await panel.is_live()
+        assert await background(panel) == dark
+
+
+@pytest.mark.parametrize("locale", ["zh-CN", "en-US"])
+async def test_a_phone_shows_everything_without_scrolling_sideways(browser: Browser, locale: str) -> None:
+    lanes = {"first-lane-with-a-long-name": sim_lane(), "second": sim_lane()}
+    async with (
+        daemon(lanes) as live,
+        opened(
+            browser, live, f"phone-{locale}", viewport=PHONE, locale=locale, has_touch=True, is_mobile=True
+        ) as panel,
+    ):
+        await live.post("/api/pause", reason="a reason without a space " + "x" * 120)
+        await expect(panel.hold("manual")).to_be_visible()
+        await panel.frames_more(1)
+        width, shown = await panel.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width <= shown == PHONE["width"]
+        await panel.picture(f"phone-{locale}-all", full_page=True)
+        button = await panel.find(".big.resume").bounding_box()
+        assert button is not None
+        assert button["height"] >= 38
+        await panel.find(".big.resume").tap()
+        await expect(panel.hold("manual")).to_have_count(0)
+
+
+async def test_strangers_words_are_shown_and_never_run(browser: Browser) -> None:
+    lane = sim_lane(source="tests.panel.hostile_ends:HostileSource")
+    async with daemon({LANE: lane}) as live, opened(browser, live, "hostile") as panel:
+        for payload in PAYLOADS:
+            await expect(panel.find("[data-column=pull]")).to_contain_text(payload)
+        await live.post("/api/pause", reason=PAYLOADS[0])
+        await expect(panel.hold("manual")).to_contain_text(PAYLOADS[0])
+        await expect(panel.find(".events")).to_contain_text(PAYLOADS[0])
+        await panel.find("[data-column=pull] button").first.click()
+        await expect(panel.find(".trace")).to_be_visible()
+        assert await panel.page.evaluate("window.hit") is None
+        assert await panel.find("main script, main img, main svg").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_serious(browser: Browser, scheme: str) -> None:
+    if not AXE.exists():
+        pytest.skip(f"NO AXE: {AXE.name} is not there; type: scripts/vendor")
+    lanes = {"first": sim_lane(), "second": sim_lane()}
+    async with (
+        daemon(lanes) as live,
+        opened(browser, live, f"axe-{scheme}", scripts=(AXE.read_text(),), color_scheme=scheme) as panel,
+    ):
+        await eventually(lambda: live.counter("delivered", "first") > 20)
+        await live.post("/api/pause", reason="for axe")
+        await expect(panel.hold("manual")).to_be_visible()
+        await expect(panel.find("[data-column=callback] .ticket").first).to_be_visible()
+        found = await panel.page.evaluate("axe.run()")
+        serious = [
+            (rule["id"], [node["html"][:120] for node in rule["nodes"]])
+            for rule in found["violations"]
+            if rule["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
+
+
+async def test_the_page_is_light_and_stays_so(browser: Browser) -> None:
+    files = [path for path in STATIC.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < BUDGET
+    async with daemon() as live, opened(browser, live, "weight") as panel:
+        sizes = await panel.page.evaluate(FETCHED)
+        assert len(sizes) > 20
+        assert sum(sizes) < BUDGET
+
+
+async def test_every_text_of_the_page_has_a_key(browser: Browser) -> None:
+    """A key without a text would be shown as the key itself."""
+    async with daemon() as live, opened(browser, live, "texts", locale="zh-CN") as panel:
+        text = await panel.find("body").inner_text()
+        assert [word for word in text.split() if word.startswith(("panel.", "runbook.", "event."))] == []
+
+
+async def test_vendored_files_are_what_was_recorded() -> None:
+    done = subprocess.run([ROOT / "scripts" / "vendor", "--check"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    manifest = json.loads((ROOT / "scripts" / "vendor.json").read_text())
+    recorded = {path for package in manifest.values() for path in package["files"]}
+    present = {str(path.relative_to(ROOT)) for path in (STATIC / "vendor").iterdir()}
+    assert present <= recorded
