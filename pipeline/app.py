@@ -26,6 +26,7 @@ from pipeline.events import Bus, Event, Kind, Level
 from pipeline.http import CLIENTS, Client, HttpClient
 from pipeline.journal.journal import Journal
 from pipeline.journal.silent import make_journal
+from pipeline.journal.trouble import JournalFault
 from pipeline.lane import Lane
 from pipeline.ports import Provider, Sink, Source
 from pipeline.pull.http import HttpSource
@@ -76,8 +77,8 @@ class Daemon:
         self._services: list[asyncio.Task[None]] = []
 
     async def run(self) -> int:
-        await self.startup()
         try:
+            await self.startup()
             await self._stop.wait()
             await self.drain()
         finally:
@@ -149,6 +150,7 @@ class Daemon:
             self._say(Kind.CONFIG, Level.ERROR, {"error": str(error)})
             return
         self.settings = change.settings
+        self.journal.reconfigure(self.settings.journal)
         logs.configure(self.settings.daemon.log_level, self.settings.daemon.log_format)
         for name, lane in self.lanes.items():
             lane.reconfigure(self.settings.lanes[name])
@@ -260,6 +262,9 @@ async def _serve(settings: Settings, config_path: Path | None, seconds: float | 
         loop.call_later(seconds, daemon.shutdown, "demo over")
     try:
         return await daemon.run()
+    except JournalFault as error:
+        print(f"journal: {error}", file=sys.stderr)
+        return 1
     except OSError as error:
         print(
             f"web.port: cannot listen on {settings.web.host}:{settings.web.port}: {error.strerror}",

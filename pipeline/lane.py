@@ -115,13 +115,9 @@ class Lane:
         for key in found.processed:
             self.queue.processed.add(key)
         for undelivered in found.undelivered:
-            answer = await self._journal.fetch(undelivered.kept)
-            if answer is None:
-                self._take_up(undelivered.ticket)
-                continue
             ledger.count("pulled")
-            self.queue.adopt(undelivered.ticket, answer)
-            self.callback.submit_one(undelivered.ticket)
+            self.queue.adopt(undelivered.ticket)
+            self.callback.restore(undelivered.ticket, undelivered.kept)
         for unanswered in found.unanswered:
             self._take_up(unanswered.ticket)
         maybe_paid = sum(unanswered.maybe_paid for unanswered in found.unanswered)
@@ -216,6 +212,7 @@ class Lane:
         self.controller.tick(self.snapshot())
         for pool in self._pools:
             pool.replace_hung()
+        self.callback.spill()
         self.pull.wake_if_room()
 
     def poke(self) -> None:
@@ -332,8 +329,8 @@ class Lane:
 
     def in_flight(self) -> int:
         """Found by looking into every place a ticket can be, so that a lost one is missed."""
-        asking = sum(ticket.party for ticket in self.query.asking)
-        return self.queue.waiting_tickets() + asking + len(self.callback.line) + len(self.callback.calling)
+        places = (self.queue.line, self.query.asking, self.callback.line, self.callback.calling)
+        return sum(ticket.party for place in places for ticket in place)
 
     # -- operators ---------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from pipeline.ticket import Answer, Receipt, Ticket, Verdict
+from pipeline.ticket import Answer, Receipt, Stored, Ticket, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,12 @@ class Recorder(Protocol):
         """A callback is about to be sent."""
         ...
 
-    def keep(self, ticket: Ticket, answer: Answer) -> object:
-        """This answer must survive a crash: it waits for another try."""
+    def keep(self, ticket: Ticket, answer: Answer) -> Stored | None:
+        """This answer must survive a crash: it waits for another try. None if there is no room for it."""
+        ...
+
+    async def fetch(self, kept: Any) -> Answer | None:
+        """An answer that was kept; None if the disk has lost it."""
         ...
 
 

@@ -63,7 +63,7 @@ def reloaded(running: Settings, wanted: Settings) -> Reloaded:
 
 def is_live(key: str) -> bool:
     match key.split("."):
-        case ["daemon", "log_level" | "log_format" | "drain_timeout"]:
+        case ["daemon", "log_level" | "log_format" | "drain_timeout"] | ["journal", "keep_days"]:
             return True
         case ["lanes", _, section, name]:
             return name in _LIVE_KEYS.get(section, ())

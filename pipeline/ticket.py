@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 
 class Verdict(StrEnum):
@@ -102,6 +102,22 @@ class Receipt:
     retry_after: float | None = None
 
 
+class Stored(Protocol):
+    """An answer's place on disk."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def claims(self) -> int:
+        """How many tickets need it."""
+        ...
+
+    def let_go(self) -> bool:
+        """Give the memory back; False while the disk does not have it yet."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Ticket:
     key: str  # what is deduplicated: shop_id:item_id:country
@@ -117,6 +133,7 @@ class Ticket:
     crashes: int = 0
     outcome: Outcome | None = None
     answer: Answer | None = field(default=None, repr=False)
+    kept: Stored | None = field(default=None, repr=False)  # its answer's place on disk
     followers: list[Ticket] = field(default_factory=list, repr=False)
 
     def age(self, now: float) -> float:

@@ -1,4 +1,4 @@
-"""The kill bench in small, and the judge behind it: each kind of harm is seen, and none is seen that is none."""
+"""The kill bench in small, and its judge: it sees each kind of harm, and none where there is none."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ DETAIL_CHARS_MAX = 300
 #: Holds that people must hear of. An operator's own pause is no news to the operator.
 HOLDS = frozenset({"backpressure", "drop_rate", "credit", "auth", "callback_backlog", "journal"})
 #: The hard stop: nothing moves until somebody comes.
+JOURNAL_LOSSES = frozenset({"set_aside", "log_damaged", "rows_lost"})
 URGENT = frozenset({"drop_rate"})
 
 
@@ -57,6 +58,7 @@ class Wording:
             Kind.TLS: self._tls,
             Kind.OVERFLOW: self._overflow,
             Kind.STARTED: self._started,
+            Kind.JOURNAL: self._journal,
         }
 
     def read(self, event: Event) -> Alert | None:
@@ -98,6 +100,13 @@ class Wording:
 
     def _overflow(self, event: Event) -> Alert | None:
         return self._alert(event, "overflow", Edge.ONCE, {"count": _number(event.detail.get("count"))})
+
+    def _journal(self, event: Event) -> Alert | None:
+        """What the hold does not say: rows or a file that are gone."""
+        what = str(event.detail.get("what", ""))
+        if what not in JOURNAL_LOSSES:
+            return None
+        return self._alert(event, f"journal_{what}", Edge.ONCE, {"count": _number(event.detail.get("count"))})
 
     def _started(self, event: Event) -> Alert | None:
         if not event.detail.get("unclean"):

@@ -12,7 +12,7 @@ from pipeline.ports import Recorder, Sink
 from pipeline.queue.line import Line
 from pipeline.queue.ticket_queue import TicketQueue
 from pipeline.slots import SlotPool
-from pipeline.ticket import Answer, Outcome, Receipt, Ticket, Verdict
+from pipeline.ticket import Answer, Outcome, Receipt, Stored, Ticket, Verdict
 
 StepSink = Callable[[str, Ticket, str], None]
 
@@ -22,23 +22,49 @@ class Backlog:
 
     def __init__(self) -> None:
         self.count = 0
-        self.bytes = 0
+        self.bytes = 0  # on disk or in memory
+        self.in_memory = 0
         self._holders: dict[int, int] = {}
 
     def add(self, answer: Answer) -> None:
         self.count += 1
+        if self._hold(answer):
+            self.bytes += len(answer.body)
+
+    def add_stored(self, size: int) -> None:
+        """One that is on disk only."""
+        self.count += 1
+        self.bytes += size
+
+    def swap_in(self, answer: Answer) -> None:
+        self._hold(answer)
+
+    def swap_out(self, answer: Answer) -> None:
+        self._drop(answer)
+
+    def remove(self, answer: Answer | None, stored_size: int) -> None:
+        self.count -= 1
+        if answer is None:
+            self.bytes -= stored_size
+        elif self._drop(answer):
+            self.bytes -= len(answer.body)
+
+    def _hold(self, answer: Answer) -> bool:
+        """True for the first holder."""
         holders = self._holders.get(id(answer), 0)
         self._holders[id(answer)] = holders + 1
         if not holders:
-            self.bytes += len(answer.body)
+            self.in_memory += len(answer.body)
+        return not holders
 
-    def remove(self, answer: Answer) -> None:
-        self.count -= 1
+    def _drop(self, answer: Answer) -> bool:
+        """True for the last holder."""
         holders = self._holders.pop(id(answer)) - 1
         if holders:
             self._holders[id(answer)] = holders
-        else:
-            self.bytes -= len(answer.body)
+            return False
+        self.in_memory -= len(answer.body)
+        return True
 
 
 class CallbackStage:
@@ -81,6 +107,25 @@ class CallbackStage:
         self.backlog.add(ticket.answer)
         self.line.put(ticket)
 
+    def restore(self, ticket: Ticket, kept: Stored) -> None:
+        """A ticket of an earlier run whose answer is on disk."""
+        ticket.kept = kept
+        self.backlog.add_stored(kept.size)
+        self.line.put(ticket)
+
+    def spill(self) -> None:
+        """Answers that wait for a later try leave memory when there are too many; the disk has them."""
+        bound = self.config.callback.backlog_bytes // 2
+        if self.backlog.in_memory <= bound:
+            return
+        for ticket in self.line.waiting():
+            answer, kept = ticket.answer, ticket.kept
+            if answer is not None and kept is not None and kept.claims == 1 and kept.let_go():
+                self.backlog.swap_out(answer)
+                ticket.answer = None
+                if self.backlog.in_memory <= bound:
+                    return
+
     # -- choosing ----------------------------------------------------------------------------------
 
     def _next_job(self) -> Ticket | None:
@@ -113,20 +158,35 @@ class CallbackStage:
 
     async def _work(self, ticket: Ticket) -> float:
         try:
-            receipt = await self._call(ticket)
+            answer = ticket.answer or await self._bring_back(ticket)
+            receipt = await self._call(ticket, answer) if answer else None
         finally:
             self.calling.pop(ticket, None)
-        self._follow(ticket, receipt)
+        if receipt is None:
+            self._end(ticket, Outcome.CRASHED)
+        else:
+            self._follow(ticket, receipt)
         return 0.0
 
-    async def _call(self, ticket: Ticket) -> Receipt:
-        assert ticket.answer is not None
+    async def _bring_back(self, ticket: Ticket) -> Answer | None:
+        answer = await self._journal.fetch(ticket.kept)
+        if answer is None:
+            return None
+        ticket.answer = answer
+        self.backlog.swap_in(answer)
+        joined, ticket.followers = ticket.followers, []
+        for follower in joined:
+            follower.answer = answer
+            self.submit_one(follower)
+        return answer
+
+    async def _call(self, ticket: Ticket, answer: Answer) -> Receipt:
         clock, control = self._clock, self._control
         issued = control.begin(clock.monotonic())
         receipt: Receipt | None = None
         self._journal.calling(ticket)
         try:
-            receipt = await self._sink.deliver(ticket, ticket.answer, self._timeout(ticket))
+            receipt = await self._sink.deliver(ticket, answer, self._timeout(ticket))
             return receipt
         finally:
             now = clock.monotonic()
@@ -163,15 +223,15 @@ class CallbackStage:
         if ticket.age(self._clock.now()) + wait > self.config.callback.max_age:
             self._end(ticket, Outcome.RETRY_EXPIRED)
         else:
-            if ticket.answer is not None:
-                self._journal.keep(ticket, ticket.answer)
+            if ticket.answer is not None and ticket.kept is None:
+                ticket.kept = self._journal.keep(ticket, ticket.answer)
             self.line.delay(ticket, wait)
 
     def _end(self, ticket: Ticket, outcome: Outcome) -> None:
         self._controller.finish(ticket, outcome)
         self._step("callback", ticket, str(outcome))
-        if ticket.answer is not None:
-            self.backlog.remove(ticket.answer)
+        self.backlog.remove(ticket.answer, ticket.kept.size if ticket.kept else 0)
+        self._queue.promote(ticket)
         self._queue.leave(ticket, delivered=outcome is Outcome.DELIVERED)
         if self._queue.leader(ticket.key) is not ticket:
             ticket.answer = None

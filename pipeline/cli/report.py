@@ -80,9 +80,9 @@ def _read(path: Path, settings: Settings, texts: Texts, day: date | None) -> lis
         for zone in dict.fromkeys(zones.values()):
             wanted = day or datetime.fromtimestamp(now, zone).date()
             reports = read_report(connection, *_bounds(wanted, zone))
-            here = {name: zones.get(name, first) for name in (*zones, *reports)}
-            for name in (name for name, its_zone in here.items() if its_zone == zone):
-                found[name] = DayOfLane(name, wanted, zone, reports.get(name))
+            for name in (*zones, *reports):
+                if zones.get(name, first) == zone:
+                    found[name] = DayOfLane(name, wanted, zone, reports.get(name))
     return list(found.values())
 
 

@@ -14,12 +14,12 @@ STAGES = ("pull", "query", "callback")
 
 
 def render_status(status: Mapping[str, Any], texts: Texts) -> str:
-    uptime = texts.duration(_float(status.get("uptime")))
+    uptime = texts.duration(as_float(status.get("uptime")))
     lines = [texts.say("cli.status.title", version=clean(status.get("version", NONE)), uptime=uptime)]
     for name, lane in _part(status, "lanes").items():
         lines += ["", f"{clean(name)}  {texts.name('state', clean(lane.get('state', NONE)))}"]
         lines += _stages(lane, texts)
-        lines += _holds(lane, texts, _float(status.get("now")))
+        lines += _holds(lane, texts, as_float(status.get("now")))
         lines += _facts(lane, texts)
     return "\n".join(lines)
 
@@ -118,7 +118,7 @@ def _credits(credits: Mapping[str, Any], texts: Texts) -> str:
 
 
 def render_event(event: Mapping[str, Any]) -> str:
-    when = local(_float(event.get("at"))).strftime("%Y-%m-%d %H:%M:%S")
+    when = local(as_float(event.get("at"))).strftime("%Y-%m-%d %H:%M:%S")
     detail = " ".join(f"{name}={value}" for name, value in _part(event, "detail").items())
     where = "/".join(str(event[name]) for name in ("lane", "stage") if event.get(name))
     cells = [
@@ -136,7 +136,7 @@ def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _float(value: object) -> float:
+def as_float(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
@@ -155,7 +155,7 @@ def _seconds(value: object) -> str:
 
 
 def size(value: object) -> str:
-    return f"{_float(value) / (1 << 20):.1f} MB"
+    return f"{as_float(value) / (1 << 20):.1f} MB"
 
 
 def local(at: float) -> datetime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pipeline.cli.journal_file import journal_path, reading
 from pipeline.cli.options import remote_options
 from pipeline.cli.outcome import DaemonUnreachable, Failed, Refused
 from pipeline.cli.settings import Remote
-from pipeline.cli.status import NONE, local
+from pipeline.cli.status import NONE, as_float, local
 from pipeline.cli.table import clean, table
 from pipeline.journal import traces
 from pipeline.texts import Texts
@@ -91,7 +92,7 @@ def render_trace(found: Mapping[str, Any], texts: Texts) -> str:
     for ticket, steps in groupby(found.get("steps", ()), lambda step: [step.get(name) for name in TICKET]):
         rows = list(steps)
         heading = "  ".join(clean(part) for part in ticket)
-        lines += [f"{heading}  {local(rows[0]['at']):%Y-%m-%d}", *_table(rows, texts), ""]
+        lines += [f"{heading}  {_moment(rows[0]):%Y-%m-%d}", *_table(rows, texts), ""]
     return "\n".join(lines).rstrip("\n")
 
 
@@ -103,12 +104,16 @@ def _table(steps: list[Mapping[str, Any]], texts: Texts) -> list[str]:
 
 def _row(step: Mapping[str, Any], texts: Texts) -> list[object]:
     return [
-        f"{local(step['at']):%H:%M:%S.%f}"[:-3],
+        f"{_moment(step):%H:%M:%S.%f}"[:-3],
         texts.name("stage", step.get("stage", NONE)),
         step.get("attempt") or NONE,
         _what(step.get("what", NONE), texts),
-        f"{step['age']:.1f}s",
+        f"{as_float(step.get('age')):.1f}s",
     ]
+
+
+def _moment(step: Mapping[str, Any]) -> datetime:
+    return local(as_float(step.get("at")))
 
 
 def _what(word: str, texts: Texts) -> str:

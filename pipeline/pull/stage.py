@@ -156,7 +156,7 @@ class PullStage:
 
     def take_up(self, ticket: Ticket) -> None:
         """A ticket of an earlier run: dated and journalled then, queued again now."""
-        offer = self._queue.offer(ticket)
+        offer = self._queue.offer(ticket, again=True)
         if offer is Offer.DUPLICATE:
             self._end(ticket, Outcome.DUPLICATE)
         elif offer is Offer.ANSWERED:

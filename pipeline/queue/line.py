@@ -120,6 +120,10 @@ class Line:
             return self._urgent.popleft()
         return self._ready.take() if len(self._ready) else None
 
+    def waiting(self) -> list[Ticket]:
+        """Those whose moment has not come, the latest first."""
+        return [entry[2] for entry in sorted(self._delayed, reverse=True)]
+
     def remove(self, unwanted: Callable[[Ticket], bool]) -> list[Ticket]:
         """Take out all that match, wherever they wait."""
         removed = [ticket for ticket in self if unwanted(ticket)]

@@ -12,7 +12,7 @@ from pipeline.clock import Clock
 from pipeline.config import QueueConfig
 from pipeline.queue.dedupe import ProcessedKeys
 from pipeline.queue.line import Line
-from pipeline.ticket import Answer, Ticket
+from pipeline.ticket import Ticket
 
 
 class Offer(StrEnum):
@@ -43,10 +43,11 @@ class TicketQueue:
     def leader(self, key: str) -> Ticket | None:
         return self._leaders.get(key)
 
-    def offer(self, ticket: Ticket) -> Offer:
+    def offer(self, ticket: Ticket, again: bool = False) -> Offer:
+        """`again` = it was taken in by an earlier run: then its key may be done, by one that it joined."""
         leader = self._leaders.get(ticket.key)
         if leader is None:
-            if ticket.key in self.processed:
+            if not again and ticket.key in self.processed:
                 return Offer.DUPLICATE
             self._admit(ticket)
             self._leaders[ticket.key] = ticket
@@ -61,10 +62,9 @@ class TicketQueue:
         leader.followers.append(ticket)
         return Offer.JOINED
 
-    def adopt(self, ticket: Ticket, answer: Answer) -> None:
+    def adopt(self, ticket: Ticket) -> None:
         """A ticket of an earlier run that has its answer: it waits to be called back, not to be asked."""
         self._admit(ticket)
-        ticket.answer = answer
         self._leaders.setdefault(ticket.key, ticket)
 
     def _may_join(self, ticket: Ticket) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.web.control import EVENTS_DEFAULT, EVENTS_MAX
-from pipeline.web.records import NAME_MAX, RANGE_DEFAULT, RANGES
+from pipeline.web.records import NAME_MAX, RANGE_DEFAULT, RANGES, TRACE_ID_MAX
 from pipeline.web.schemas import SCHEMAS, Schema, choice, ref
 
 JSON = "application/json"
@@ -54,8 +54,8 @@ RANGE: Schema = {
 }
 
 
-def _name(name: str, place: str = "query") -> Schema:
-    text = {"type": "string", "minLength": 1, "maxLength": NAME_MAX}
+def _name(name: str, place: str = "query", length_max: int = NAME_MAX) -> Schema:
+    text = {"type": "string", "minLength": 1, "maxLength": length_max}
     return {"name": name, "in": place, "required": True, "schema": text}
 
 
@@ -96,7 +96,7 @@ OPERATIONS = (
         "trace",
         "What became of a ticket: each step, oldest first",
         "Trace",
-        parameters=(_name("trace_id", "path"),),
+        parameters=(_name("trace_id", "path", TRACE_ID_MAX),),
         errors=ON_RECORDS,
     ),
     Operation(

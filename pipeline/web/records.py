@@ -16,8 +16,10 @@ from pipeline.web.control import read_query
 from pipeline.web.daemon import Daemon, lanes_named
 from pipeline.web.replies import json_reply
 
-#: As long as a name of upstream's may be.
-NAME_MAX = 512
+#: As long as upstream's may be.
+TRACE_ID_MAX = 512
+#: Two of them, each character twelve bytes, must fit into a request's first line of 8,190.
+NAME_MAX = 200
 #: Of one answer, the newest: a trace that a hundred tickets share could fill megabytes.
 STEPS_MAX = 5000
 #: Read at a time: answers that wait on disk for their callback are read by the same thread.
@@ -70,7 +72,7 @@ class Records:
 
     async def trace(self, request: web.Request) -> web.Response:
         read_query(request)
-        trace_id = _name("trace_id", request.match_info["trace_id"])
+        trace_id = _name("trace_id", request.match_info["trace_id"], TRACE_ID_MAX)
         told = await self._told(self._journal().trace(trace_id))
         return json_reply({"trace_id": trace_id, **told})
 
@@ -116,12 +118,12 @@ class Records:
         return found
 
 
-def _name(field: str, text: str | None) -> str:
+def _name(field: str, text: str | None, length_max: int = NAME_MAX) -> str:
     if not text:
         raise BadRequest(f"{field} is needed")
     # A byte that is no UTF-8 arrives as half a character, which the database cannot take.
-    if len(text) > NAME_MAX or any("\ud800" <= char <= "\udfff" for char in text):
-        raise BadRequest(f"{field} must be text of at most {NAME_MAX} characters")
+    if len(text) > length_max or any("\ud800" <= char <= "\udfff" for char in text):
+        raise BadRequest(f"{field} must be text of at most {length_max} characters")
     return text
 
 

@@ -302,9 +302,9 @@ def show(result: dict[str, Any]) -> None:
         print(f"\nIn the window (a row waits {result['group_ms']:.0f} ms for its group, then for the disk):")
         print(
             table(
-                ["done outside, not on disk", "number", "median ms before the kill", "most"],
+                ["done outside, not on disk", "number", "after the kill", "median ms before it", "most"],
                 [
-                    [name, str(row["number"]), str(row["median_ms"]), str(row["max_ms"])]
+                    [name, *(str(row[of]) for of in ("number", "after_kill", "median_ms", "max_ms"))]
                     for name, row in windows.items()
                 ],
             )

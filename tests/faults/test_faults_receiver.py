@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.events import Kind
 from tests.e2e.harness import LANE, eventually, merged
-from tests.faults.fault_proxy import Door
+from tests.faults.fault_proxy import Door, Faults
 from tests.faults.faulty_world import QUICK_BREAKER, SHORT_LIVES, stage
 
 EAGER = {"per_second": 1000}
@@ -38,7 +38,7 @@ async def test_17_a_receiver_that_is_down_costs_bounded_memory_counted_drops_and
     async with stage(lane, rate=250) as play:
         await play.delivers(700)
         play.callback.door = Door.RESET
-        play.callback.reset_all()
+        play.callback.up = Faults(reset_after=0)  # connections of before end with their next request
         delivered = play.counter("delivered")
         await eventually(lambda: play.told("breaker callback"))
         await eventually(lambda: "callback_backlog" in play.live.holds("query"), why=play.live.status)

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 TROUBLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "credit": ({"credits": 0}, {"credits": 1_000_000}),
     "auth": ({"auth_refused": True}, {"auth_refused": False}),
-    "backpressure": ({"rate": 400, "query": {"latency": 2.0}}, {"rate": 20, "query": {"latency": 0.01}}),
-    "callback_backlog": ({"callback": {"latency": 3.0}}, {"callback": {"latency": 0.01}}),
+    "backpressure": ({"rate": 150, "query": {"latency": 1.5}}, {"rate": 10, "query": {"latency": 0.01}}),
+    "callback_backlog": ({"callback": {"latency": 1.5}}, {"callback": {"latency": 0.01}}),
 }
 SMALL = {
     "queue": {"high_water": 60, "low_water": 20},
@@ -102,7 +102,7 @@ async def test_resuming_a_hard_stop_lists_what_it_clears_and_asks_for_a_reason(b
 
 
 async def test_a_black_out_is_seen_in_breakers_and_charts(browser: Browser) -> None:
-    slow = sim_lane(breaker={"pause": 3, "pause_max": 3})
+    slow = sim_lane(breaker={"pause": 2, "pause_max": 2})
     async with daemon({LANE: slow}) as live, opened(browser, live, "black-out", color_scheme="dark") as panel:
         await eventually(lambda: live.counter("delivered") > 50)
         query, plots = panel.find("[data-breaker=query]"), panel.find(".plots")

@@ -8,7 +8,7 @@ const RATE_OVER = 5;
 const COUNTED = ["pulled", "queried", "delivered", "dropped"];
 
 /** @typedef {{t: number, pulled: number, queried: number|undefined, delivered: number, dropped: number,
- *  queriedPerMin: number, queue: number, callbacks: number, drop: number, p50: number|null, p95: number|null, p99: number|null}} Sample */
+ *  queriedPerMin: number, queue: number, callbacks: number, drop: number} & Record<"p50"|"p95"|"p99", number|null|undefined>} Sample */
 
 const total = (counts) => Object.values(counts ?? {}).reduce((sum, count) => sum + count, 0);
 
@@ -38,14 +38,10 @@ export function samplesOf({ fields, points }, lane) {
       pulled: row.pulled,
       delivered: row.delivered,
       dropped: row.dropped,
-      queried: undefined,
       queriedPerMin: row.query_per_min,
       queue: row.queued,
       callbacks: row.callbacks_pending,
       drop: row.drop_rate * 100,
-      p50: null,
-      p95: null,
-      p99: null,
     };
   });
 }

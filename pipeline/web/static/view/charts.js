@@ -12,16 +12,16 @@ const percentile = (name) => ({ column: name, label: () => name });
 /** Which columns stand in which chart, and in which ink. */
 const CHARTS = [
   { name: "rates", digits: 1, lines: [
-    { column: "pulled", ink: "blue", label: () => nameOf("stage", "pull") },
+    { column: "pulled", ink: "info", label: () => nameOf("stage", "pull") },
     { column: "queried", ink: "violet", label: () => nameOf("stage", "query") },
-    { column: "delivered", ink: "green", label: () => nameOf("outcome", "delivered") },
-    { column: "dropped", ink: "red", label: () => say("panel.count.dropped") }] },
+    { column: "delivered", ink: "ok", label: () => nameOf("outcome", "delivered") },
+    { column: "dropped", ink: "bad", label: () => say("panel.count.dropped") }] },
   { name: "depth", digits: 0, lines: [
-    { column: "queue", ink: "blue", label: () => say("panel.flow.queue") },
-    { column: "callbacks", ink: "amber", label: () => nameOf("stage", "callback") }] },
+    { column: "queue", ink: "info", label: () => say("panel.flow.queue") },
+    { column: "callbacks", ink: "warn", label: () => nameOf("stage", "callback") }] },
   { name: "latency", digits: 2, lines: [
-    { ...percentile("p50"), ink: "green" }, { ...percentile("p95"), ink: "amber" }, { ...percentile("p99"), ink: "red" }] },
-  { name: "drop", digits: 1, lines: [{ column: "drop", ink: "red", label: () => say("panel.drop") }] },
+    { ...percentile("p50"), ink: "ok" }, { ...percentile("p95"), ink: "warn" }, { ...percentile("p99"), ink: "bad" }] },
+  { name: "drop", digits: 1, lines: [{ column: "drop", ink: "bad", label: () => say("panel.drop") }] },
 ];
 
 export function Charts({ store, series }) {

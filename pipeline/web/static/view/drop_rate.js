@@ -24,7 +24,7 @@ export function DropRate({ lane }) {
     <p class="sub">${unsure
       ? say("panel.drop.not_judged", { least: limits.drop_min_total, total: count(total) })
       : say("panel.drop.numbers", { delivered: count(delivered), dropped: count(dropped) })}</p>
-    <h3 class="minor">${say("panel.drop.since_start")}</h3>
+    <p class="muted">${say("panel.drop.since_start")}</p>
     ${reasons.length
       ? html`<ul class="rows">${reasons.map(([name, many]) => html`<li key=${name}><span>${nameOf("outcome", name)}</span><b>${count(many)}</b></li>`)}</ul>`
       : html`<p class="muted">${say("panel.drop.none")}</p>`}
