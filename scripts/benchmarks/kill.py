@@ -74,20 +74,21 @@ class Reaper:
             if kind == "start":
                 self._opened(life, child)
             elif self._begun(life, child):
-                getattr(self, f"_{kind}")(life, child)
+                # A daemon that ends by itself meanwhile is told of as such by `_kill`.
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    getattr(self, f"_{kind}")(life, child)
+            else:
+                self.failed.append(child.last_words() or "never became ready")
             self._kill(life, child)
         finally:
-            words = child.last_words() if child.alive() or not life.killed else ""
             child.stop(0)
         self.lives.append(life)
-        if life.ready is None and kind != "start":
-            self.failed.append(words or "never became ready")
         return life
 
     def _kill(self, life: Life, child: Child) -> None:
         alive = child.alive()
         life.killed = time.time()
-        with contextlib.suppress(ProcessLookupError):
+        if alive:
             os.kill(child.pid, signal.SIGKILL)
         while child.alive():
             time.sleep(0.0005)
@@ -105,7 +106,8 @@ class Reaper:
         life.ready = time.time()
         if opened:
             self.opening = 0.8 * self.opening + 0.2 * (life.ready - opened)
-        self.ask_started(life)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            self.ask_started(life)
         return True
 
     def ask_started(self, life: Life) -> None:
@@ -209,13 +211,9 @@ def drained(reaper: Reaper) -> None:
 
 def _all_done(reaper: Reaper) -> bool:
     status = reaper.daemon.status()
-    accounted, counters = status["conservation"], status["counters"]
-    under_way = (
-        status["queue"]["in_flight"] + status["callbacks"]["pending"] + status["callbacks"]["retrying"]
-    )
-    return (
-        not under_way and not reaper.world.truth()["backlog"] and accounted["pulled"] >= counters["delivered"]
-    )
+    callbacks = status["callbacks"]
+    under_way = status["queue"]["in_flight"] + callbacks["pending"] + callbacks["retrying"]
+    return not under_way and not reaper.world.truth()["backlog"]
 
 
 def killed(reaper: Reaper, kills: int, seconds_max: float) -> None:

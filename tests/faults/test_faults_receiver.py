@@ -33,6 +33,8 @@ async def test_17_a_receiver_that_is_down_costs_bounded_memory_counted_drops_and
             "queue": {"high_water": 200, "low_water": 20},
             "callback": {"backlog_count": backlog, "retry_interval": 0.2},
             "query": {"workers": 4},
+            # So short a life makes more of the tickets in hand late than the real one would.
+            "drop_rate": {"degrade": 0.3, "trip": 0.4, "stop": 0.5},
         },
     )
     async with stage(lane, rate=250) as play:

@@ -8,7 +8,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
-from tests.e2e.conftest import logging_as_before  # noqa: F401: the daemon runs in this process here too
+from tests.e2e import conftest as e2e
+
+#: The daemon runs in this process here too.
+logging_as_before = e2e.logging_as_before
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 
@@ -17,7 +20,7 @@ CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 async def browser() -> AsyncIterator[Browser]:
     """One for all tests of a process; each test has a context of its own."""
     if not os.access(CHROMIUM, os.X_OK):
-        pytest.skip(f"NO BROWSER: {CHROMIUM} is not there; type: sudo apt-get install chromium fonts-noto-cjk")
+        pytest.skip(f"NO BROWSER: {CHROMIUM} is missing; type: sudo apt-get install chromium fonts-noto-cjk")
     # Chromium's sandbox does not start for root, and /dev/shm is small in containers.
     args = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     async with async_playwright() as playwright:

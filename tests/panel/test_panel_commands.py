@@ -79,7 +79,7 @@ async def test_several_lanes_have_a_switch_and_a_row_each_and_commands_go_to_the
     lanes = {"first": sim_lane(), "second": sim_lane()}
     async with daemon(lanes) as live, opened(browser, live, "lanes") as panel:
         await expect(panel.find(".lanes tbody tr")).to_have_count(2)
-        await panel.find(".lanes-switch").get_by_role("button", name="second").click()
+        await panel.find(".bar").get_by_role("button", name="second").click()
         await panel.button("Pause").click()
         await panel.shows_state("paused")
         assert (live.holds("pull", "first"), live.holds("pull", "second")) == (set(), {"manual"})

@@ -55,27 +55,29 @@ async def test_draining_is_shown_until_the_end(browser: Browser) -> None:
 
 
 async def test_the_token_is_asked_once_and_kept_for_the_session(browser: Browser) -> None:
-    async with daemon(web={"token": TOKEN}) as live:
-        async with opened(browser, live, "token", asks_token=True) as panel:
-            field = panel.page.get_by_label("Access token")
-            await field.fill("wrong")
-            await panel.button("Open").click()
-            await expect(panel.page.get_by_role("alert")).to_have_text("That token is not valid")
-            await panel.picture("token-wrong")
-            await field.fill(TOKEN)
-            await panel.page.keyboard.press("Enter")
-            await panel.is_live()
-            await panel.button("Pause").click()
-            await panel.shows_state("paused")
-            assert live.holds("pull") == {"manual"}
-            await panel.page.reload()
-            await panel.is_live()
-            assert TOKEN not in panel.page.url
-            kept = await panel.page.evaluate("[localStorage.length, document.cookie]")
-            assert kept == [0, ""]
+    async with (
+        daemon(web={"token": TOKEN}) as live,
+        opened(browser, live, "token", asks_token=True) as panel,
+    ):
+        field = panel.page.get_by_label("Access token")
+        await field.fill("wrong")
+        await panel.button("Open").click()
+        await expect(panel.page.get_by_role("alert")).to_have_text("That token is not valid")
+        await panel.picture("token-wrong")
+        await field.fill(TOKEN)
+        await panel.page.keyboard.press("Enter")
+        await panel.is_live()
+        await panel.button("Pause").click()
+        await panel.shows_state("paused")
+        assert live.holds("pull") == {"manual"}
+        await panel.page.reload()
+        await panel.is_live()
+        assert TOKEN not in panel.page.url
+        kept = await panel.page.evaluate("[localStorage.length, document.cookie]")
+        assert kept == [0, ""]
 
 
-async def test_nothing_is_drawn_while_the_tab_is_hidden_and_all_of_it_when_it_is_shown(browser: Browser) -> None:
+async def test_nothing_is_drawn_while_the_tab_is_hidden(browser: Browser) -> None:
     async with daemon() as live, opened(browser, live, "hidden", scripts=(HIDE,)) as panel:
         await look(panel, False)
         pulled = await panel.find(".books dd").first.inner_text()

@@ -22,7 +22,7 @@ export function App({ store, connection, prefs, setLang }) {
     <${Header} ...${{ store, connection, prefs, setLang, lane }} />
     <main id="main" tabindex="-1" class=${lane && store.stale ? "stale" : ""}>
       ${asks && html`<${Login} connection=${connection} wrong=${store.connection.wrong} />`}
-      ${!asks && !lane && html`<p class="empty">${say("panel.loading")}</p>`}
+      ${!asks && !lane && html`<p class="muted">${say("panel.loading")}</p>`}
       ${!asks && lane && html`<${Sections} ...${{ store, lane }} />`}
     </main>
     <div class="notices" role="status">${notice && html`<p class=${notice.bad ? "bad" : "ok"}>${notice.text}</p>`}</div>

@@ -5,6 +5,7 @@ import { say } from "../core/texts.js";
 import { PauseDialog, ResumeDialog, StopDialog } from "./dialogs.js";
 
 const COMMANDS = { pause: "stopPulling", resume: "startPulling", start: "startScheduler", stop: "stopScheduler" };
+const DIALOGS = { pause: PauseDialog, resume: ResumeDialog, stop: StopDialog };
 
 /** What the one big button does now. */
 function nextVerb(holds) {
@@ -37,15 +38,14 @@ export function Controls({ store, connection, lane, holds }) {
     open("");
     more.current.focus();
   };
-  const asked = { several, onCancel: () => open("") };
+  const Dialog = DIALOGS[dialog];
   return html`<div class="controls" onKeyDown=${escape}>
     <button type="button" class=${`big ${verb}`} disabled=${off} onClick=${press}>${say(`panel.do.${verb}`)}</button>
     <button type="button" class="quiet" ref=${more} aria-label=${say("panel.do.more")} title=${say("panel.do.more")} aria-haspopup="true"
       aria-expanded=${String(dialog === "menu")} disabled=${off} onClick=${() => open(dialog === "menu" ? "" : "menu")}>⋯</button>
     ${dialog === "menu" && html`<${Menu} verb=${verb} open=${open} />`}
-    ${dialog === "pause" && html`<${PauseDialog} ...${asked} onDone=${(fields, all) => run("pause", fields, all)} />`}
-    ${dialog === "resume" && html`<${ResumeDialog} ...${asked} holds=${holds} onDone=${(fields, all) => run("resume", fields, all)} />`}
-    ${dialog === "stop" && html`<${StopDialog} ...${asked} onDone=${(fields, all) => run("stop", fields, all)} />`}
+    ${Dialog && html`<${Dialog} ...${{ several, holds }} onCancel=${() => open("")}
+      onDone=${(fields, all) => run(dialog, fields, all)} />`}
   </div>`;
 }
 

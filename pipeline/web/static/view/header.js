@@ -46,11 +46,9 @@ function spoken(store, lane, holds) {
 }
 
 function LaneSwitch({ store }) {
-  return html`<div class="choice lanes-switch" role="group" aria-label=${say("panel.lanes")}>
-    ${Object.entries(store.status.lanes).map(([name, lane]) => html`<button type="button" key=${name}
-      aria-pressed=${String(name === store.lane)} onClick=${() => store.choose(name)}>
-      <i class=${`dot ${stateTone(lane.state)}`}></i>${name}<span class="sr"> ${nameOf("state", lane.state)}</span></button>`)}
-  </div>`;
+  const options = Object.entries(store.status.lanes).map(([name, lane]) => [name, html`<i class=${`dot ${stateTone(lane.state)}`}></i>
+    ${name}<span class="sr"> ${nameOf("state", lane.state)}</span>`]);
+  return html`<${Choice} label=${say("panel.lanes")} options=${options} value=${store.lane} onPick=${(name) => store.choose(name)} />`;
 }
 
 function Light({ store }) {

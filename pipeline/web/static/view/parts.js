@@ -30,7 +30,7 @@ const MODE_TONES = { normal: "ok", degraded: "warn", severe: "warn", half_open: 
 export const modeTone = (mode) => MODE_TONES[mode] ?? "plain";
 
 /** One choice of a few, as a row of buttons.
- * @param {{label: string, options: [string, string][], value: string, onPick: (value: string) => void}} props */
+ * @param {{label: string, options: [string, any][], value: string, onPick: (value: string) => void}} props */
 export function Choice({ label, options, value, onPick }) {
   return html`<div class="choice" role="group" aria-label=${label}>
     ${options.map(([name, text]) => html`<button type="button" key=${name} aria-pressed=${String(name === value)}

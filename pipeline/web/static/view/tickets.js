@@ -25,15 +25,8 @@ export function Tickets({ store, steps }) {
 
   async function search(id) {
     const seen = STAGES.flatMap((stage) => shown[stage] ?? []).filter((step) => step.trace_id === id).sort((a, b) => a.at - b.at);
-    setFound({ id, steps: seen, kept: false, loading: true });
-    try {
-      const answer = await ask(`/api/trace/${encodeURIComponent(id)}`);
-      if (answer.ok) setFound({ id, kept: true, steps: (await answer.json()).steps });
-      else if (answer.status === 404) setFound({ id, steps: seen, kept: false });
-      else setFound({ id, steps: seen, kept: false, why: (await answer.json()).error.message });
-    } catch (error) {
-      setFound({ id, steps: seen, kept: false, why: String(error) });
-    }
+    const known = await lookUp(id).catch((error) => ({ why: String(error) }));
+    setFound({ id, steps: seen, ...known });
   }
 
   const aside = html`${frozen && html`<span class="mode info">${say("panel.tickets.frozen")}</span>`}<${Search} onSearch=${search} />`;
@@ -43,6 +36,14 @@ export function Tickets({ store, steps }) {
       ${STAGES.map((stage) => html`<${Column} key=${stage} stage=${stage} steps=${shown[stage] ?? []} onPick=${search} />`)}
     </div>
   <//>`;
+}
+
+/** What the journal keeps; 404 is nothing, also where there is no journal. */
+async function lookUp(id) {
+  const answer = await ask(`/api/trace/${encodeURIComponent(id)}`);
+  if (answer.status === 404) return {};
+  const { steps, error } = await answer.json();
+  return answer.ok ? { kept: true, steps } : { why: error.message };
 }
 
 function Column({ stage, steps, onPick }) {
@@ -82,7 +83,7 @@ function Trace({ found, onClose }) {
     <p class="pair"><b>${say("panel.trace.title", { id: found.id })}</b>
       <button type="button" class="quiet" onClick=${onClose}>${say("panel.trace.close")}</button></p>
     ${found.why && html`<p class="bad">${say("panel.trace.failed", { why: found.why })}</p>`}
-    ${!found.kept && !found.loading && !found.why && html`<p class="muted">${say("panel.trace.not_kept")}</p>`}
+    ${!found.kept && !found.why && html`<p class="muted">${say("panel.trace.not_kept")}</p>`}
     ${!found.kept && found.steps.length > 0 && html`<p>${say("panel.trace.seen")}</p>`}
     <ol>${found.steps.map((step, at) => html`<li key=${at} class="ticket"><time>${time(step.at)}</time>
       <b class=${toneOf(step.what)}>${nameOfStep(step.what)}</b><span>${nameOf("stage", step.stage)}</span>
