@@ -125,11 +125,10 @@ async def test_a_full_disk_holds_the_pull_and_it_goes_on_when_there_is_room(smal
     async with world(rate=100) as server, running(journalled(server.url, small_disk)) as live:
         await eventually(lambda: live.counter("delivered") > 20)
         filler = small_disk / "filler"
-        with filler.open("wb") as file:
+        with filler.open("wb", buffering=0) as file:
             try:
                 while True:
                     file.write(bytes(16_384))
-                    file.flush()
             except OSError:
                 pass
         await eventually(lambda: "journal" in live.holds())
