@@ -31,6 +31,7 @@ class TicketQueue:
         self._leaders: dict[str, Ticket] = {}
         self._open: dict[str, int] = {}  # tickets of the key that have not ended
         self._traces: set[tuple[str, str]] = set()
+        self._delivered: dict[str, list[str]] = {}  # traces of keys that others keep in flight
 
     @property
     def depth(self) -> int:
@@ -71,7 +72,7 @@ class TicketQueue:
         return (
             self.config.dedupe == "join"
             and (ticket.key, ticket.trace_id) not in self._traces
-            and self._open[ticket.key] < self.config.joined_max
+            and self._open[ticket.key] + len(self._delivered.get(ticket.key, ())) < self.config.joined_max
         )
 
     def _admit(self, ticket: Ticket) -> None:
@@ -79,16 +80,25 @@ class TicketQueue:
         self._open[ticket.key] = self._open.get(ticket.key, 0) + 1
 
     def leave(self, ticket: Ticket, delivered: bool) -> None:
-        """This ticket has ended. The key is free once all of its tickets have."""
+        """This ticket has ended. The key is free once all of its tickets have.
+
+        Until then a delivered trace is remembered: handed out again, it must not join those still in flight.
+        """
+        key = ticket.key
         if delivered:
-            self.processed.add(ticket.key)
-        self._traces.discard((ticket.key, ticket.trace_id))
-        left = self._open[ticket.key] - 1
+            self.processed.add(key)
+        left = self._open[key] - 1
+        if left and delivered:
+            self._delivered.setdefault(key, []).append(ticket.trace_id)
+        else:
+            self._traces.discard((key, ticket.trace_id))
         if left:
-            self._open[ticket.key] = left
+            self._open[key] = left
             return
-        del self._open[ticket.key]
-        del self._leaders[ticket.key]
+        del self._open[key]
+        del self._leaders[key]
+        for trace in self._delivered.pop(key, ()):
+            self._traces.discard((key, trace))
 
     def promote(self, leader: Ticket) -> Ticket | None:
         """The leader has ended without an answer: the first that joined takes its place at the front.

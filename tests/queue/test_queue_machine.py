@@ -39,6 +39,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.asking: list[Ticket] = []
         self.calling: list[Ticket] = []
         self.open: dict[str, list[Ticket]] = {}
+        self.told: dict[str, list[str]] = {}  # delivered traces of keys in flight
         self.processed: set[str] = set()
         self.offered = self.duplicates = 0
         self.ended: list[Ticket] = []
@@ -78,9 +79,8 @@ class QueueMachine(RuleBasedStateMachine):
         fellows = self.open.get(one.key, [])
         if not fellows:
             return Offer.DUPLICATE if one.key in self.processed else Offer.QUEUED
-        if self.dedupe == "drop" or len(fellows) >= JOINED_MAX:
-            return Offer.DUPLICATE
-        if one.trace_id in {fellow.trace_id for fellow in fellows}:
+        traces = [*(fellow.trace_id for fellow in fellows), *self.told.get(one.key, [])]
+        if self.dedupe == "drop" or len(traces) >= JOINED_MAX or one.trace_id in traces:
             return Offer.DUPLICATE
         unanswered = any(fellow in self._leading() for fellow in fellows)
         return Offer.JOINED if unanswered else Offer.ANSWERED
@@ -178,9 +178,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.ended.append(one)
         if delivered:
             self.processed.add(one.key)
+            self.told.setdefault(one.key, []).append(one.trace_id)
         self.open[one.key].remove(one)
         if not self.open[one.key]:
             del self.open[one.key]
+            self.told.pop(one.key, None)
 
     def _leading(self) -> list[Ticket]:
         """Tickets that have no answer and are not merely following."""

@@ -85,6 +85,32 @@ def test_a_key_is_in_flight_until_the_last_of_its_tickets_has_ended(clock: Virtu
     assert queue.leader("k") is None
 
 
+def test_a_delivered_trace_is_a_duplicate_while_others_of_its_key_are_in_flight(clock: VirtualClock):
+    queue = queue_of(clock)
+    first, second = offered(queue, "1", "2")
+    queue.leave(first, delivered=True)
+    assert queue.offer(ticket(trace="1")) is Offer.DUPLICATE
+    assert queue.offer(ticket(trace="3")) is Offer.JOINED
+    queue.leave(second, delivered=False)
+    assert queue.offer(ticket(trace="2")) is Offer.JOINED  # it was not delivered: another try is welcome
+
+
+def test_nothing_is_kept_of_a_key_that_is_free(clock: VirtualClock):
+    queue = queue_of(clock, bucket_keys=0)
+    for one in offered(queue, "1", "2", "3"):
+        queue.leave(one, delivered=True)
+    assert (queue._traces, queue._delivered, queue._open) == (set(), {}, {})
+    assert queue.offer(ticket(trace="1")) is Offer.QUEUED
+
+
+def test_delivered_traces_count_among_those_that_may_share_a_key(clock: VirtualClock):
+    queue = queue_of(clock, joined_max=3)
+    first, _ = offered(queue, "1", "2")
+    queue.leave(first, delivered=True)
+    offers = [queue.offer(ticket(trace=trace)) for trace in ("3", "4")]
+    assert offers == [Offer.JOINED, Offer.DUPLICATE]
+
+
 def test_a_delivered_key_is_not_asked_again_and_an_undelivered_one_is(clock: VirtualClock):
     queue = queue_of(clock)
     for key, delivered in (("good", True), ("bad", False)):
