@@ -5,13 +5,15 @@ a step of an hour would make every ticket look dead or unborn. So `now()` is *st
 the wall clock and carried on by the monotonic clock, which nobody can set; the time a machine was
 suspended is added from CLOCK_BOOTTIME, which is asked seldom because it costs a system call. `step()` says
 how far the system's wall clock has since been moved away from ours; whoever has evidence that the new time
-is the right one calls `adopt()`.
+is the right one calls `adopt()`. Moments that were written down before are then off by that much: who keeps
+some hears of it (`on_adopt`) and moves them along, so that nobody grows an hour older in a second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 #: The two clocks are read one after the other; less than this is reading, not sleeping.
@@ -35,6 +37,10 @@ class Clock(Protocol):
         """Take the system's wall clock as the truth from here on."""
         ...
 
+    def on_adopt(self, listener: Callable[[float], None]) -> None:
+        """Calls `listener(seconds)` at once whenever `now()` has jumped by so much."""
+        ...
+
     async def sleep(self, seconds: float) -> None: ...
 
 
@@ -49,6 +55,7 @@ class SystemClock:
     def __init__(self) -> None:
         self._slept = _suspended()
         self._anchor = time.time() - time.monotonic()
+        self._listeners: list[Callable[[float], None]] = []
 
     def now(self) -> float:
         return self._anchor + time.monotonic()
@@ -63,8 +70,14 @@ class SystemClock:
         return time.time() - self.now()
 
     def adopt(self) -> None:
+        step = self.step()
         self._slept = _suspended()
-        self._anchor = time.time() - time.monotonic()
+        self._anchor += step
+        for listener in self._listeners:
+            listener(step)
+
+    def on_adopt(self, listener: Callable[[float], None]) -> None:
+        self._listeners.append(listener)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

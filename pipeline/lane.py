@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import structlog
@@ -73,6 +73,7 @@ class Lane:
         self._pools = (self.pull.pool, self.query.pool, self.callback.pool)
         self._minutes = Minutes()
         bus.subscribe(self._count_event)
+        clock.on_adopt(self._redate)
         self._listeners: list[StepListener] = []
         self._steps = {stage: deque[RawStep](maxlen=STEPS_KEPT) for stage in STAGES}
         self._services: list[asyncio.Task[None]] = []
@@ -323,14 +324,28 @@ class Lane:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def _redate(self, step: float) -> None:
+        """Another time was adopted: nobody in flight may die of that."""
+        leaders = {ticket for place in self._places() for ticket in place}
+        shown = {raw[2] for steps in self._steps.values() for raw in steps}
+        for ticket in leaders.union(shown, *(leader.followers for leader in leaders)):
+            ticket.redate(step)
+        self.queue.line.rank_anew()
+        for steps in self._steps.values():
+            for place, raw in enumerate(steps):
+                steps[place] = (raw[0] + step, *raw[1:])
+
     def snapshot(self) -> Snapshot:
         backlog = self.callback.backlog
         return Snapshot(self.queue.depth, backlog.count, backlog.bytes, self._lag)
 
+    def _places(self) -> tuple[Iterable[Ticket], ...]:
+        """Every place a ticket in flight can be."""
+        return (self.queue.line, self.query.asking, self.callback.line, self.callback.calling)
+
     def in_flight(self) -> int:
-        """Found by looking into every place a ticket can be, so that a lost one is missed."""
-        places = (self.queue.line, self.query.asking, self.callback.line, self.callback.calling)
-        return sum(ticket.party for place in places for ticket in place)
+        """Found by looking everywhere, so that a lost one is missed."""
+        return sum(ticket.party for place in self._places() for ticket in place)
 
     # -- operators ---------------------------------------------------------------------------------
 

@@ -139,6 +139,15 @@ class Ticket:
     def age(self, now: float) -> float:
         return now - self.created
 
+    def redate(self, step: float) -> None:
+        """Our clock was off by `step` seconds: a date of ours moves along, upstream's own stays.
+
+        A stamp that looked unborn is upstream's date again, if it no longer does.
+        """
+        if self.created != self.stamp:
+            pulled = self.created + step
+            self.created = pulled if self.stamp is None else min(self.stamp, pulled)
+
     @property
     def party(self) -> int:
         """This ticket and those that joined it."""

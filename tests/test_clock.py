@@ -65,6 +65,19 @@ def test_a_step_adopted_is_no_step_any_more(machine: Machine):
     assert clock.step() == 0.0
 
 
+def test_whoever_keeps_moments_hears_how_far_they_are_off_and_a_suspension_is_no_part_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    machine = put_in_place(monkeypatch, boottime=True)
+    clock = SystemClock()
+    heard: list[tuple[float, float]] = []
+    clock.on_adopt(lambda step: heard.append((step, clock.now())))
+    machine.sleep(600)  # that time did pass, for the tickets too
+    machine.wall += 3600
+    clock.adopt()
+    assert heard == [(3600.0, machine.wall)]
+
+
 def test_a_machine_that_was_suspended_wakes_up_with_older_tickets(monkeypatch: pytest.MonkeyPatch):
     machine = put_in_place(monkeypatch, boottime=True)
     clock = SystemClock()

@@ -88,6 +88,7 @@ class Controller:
         self._last_held: dict[Reason, tuple[float, float]] = {}
         self._said: dict[str, tuple[float, int]] = {}
         self.modes = dict.fromkeys(pace.STAGES, Mode.NORMAL)
+        clock.on_adopt(self._redate)
 
     def reconfigure(self, config: LaneConfig) -> None:
         self.config = config
@@ -273,7 +274,6 @@ class Controller:
         if abs(step) > STEP_MIN and (abs(step) <= STEP_TAKEN or self.skew.would_fit(step)):
             # Small corrections are taken as they come; a large one only once the tickets agree with it.
             self._clock.adopt()
-            self.skew.clear()
         skew = self.skew.judge()
         skewed = skew is not None or abs(self._clock.step()) > STEP_TAKEN
         if skewed == self._skewed:
@@ -286,6 +286,15 @@ class Controller:
             self.emit(Kind.CLOCK_SKEW, EventLevel.WARNING, "pull", detail)
         else:
             self.emit(Kind.CLOCK_SKEW, EventLevel.INFO, "pull", {"offset": 0, "likely": "over"})
+
+    def _redate(self, step: float) -> None:
+        """Another time was adopted, by this lane or another."""
+        self.skew.clear()
+        for stage in self.stages.values():
+            stage.gate.redate(step)
+        self._last_held = {
+            reason: (since + step, until + step) for reason, (since, until) in self._last_held.items()
+        }
 
     def _tick_pace(self) -> None:
         breakers = {name: stage.breaker.mode for name, stage in self.stages.items()}

@@ -70,6 +70,10 @@ class Gate:
             self.on_change()
         return ended
 
+    def redate(self, step: float) -> None:
+        """The clock by which the holds are dated was off by so much."""
+        self.holds = {reason: replace(hold, since=hold.since + step) for reason, hold in self.holds.items()}
+
     def set_slots(self, slots: int) -> None:
         grew = slots > self.slots
         self.slots = slots

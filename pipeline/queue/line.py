@@ -58,7 +58,9 @@ class _Ranked:
         return (entry[2] for entry in self._heap)
 
     def keep(self, wanted: Callable[[Ticket], bool]) -> None:
-        self._heap = [entry for entry in self._heap if wanted(entry[2])]
+        self._heap = [
+            (self._rank(ticket), arrived, ticket) for _, arrived, ticket in self._heap if wanted(ticket)
+        ]
         heapify(self._heap)
 
 
@@ -134,6 +136,10 @@ class Line:
             self._delayed = [entry for entry in self._delayed if id(entry[2]) not in gone]
             heapify(self._delayed)
         return removed
+
+    def rank_anew(self) -> None:
+        """The tickets' dates have changed, and with them perhaps their order."""
+        self._ready.keep(lambda ticket: True)
 
     def close(self) -> None:
         if self._timer is not None:

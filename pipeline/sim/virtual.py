@@ -78,6 +78,7 @@ class VirtualClock:
         self._loop = loop
         self._start = start
         self._step = 0.0
+        self._listeners: list[Callable[[float], None]] = []
 
     def now(self) -> float:
         return self._start + self._loop.time()
@@ -89,8 +90,13 @@ class VirtualClock:
         return self._step
 
     def adopt(self) -> None:
-        self._start += self._step
-        self._step = 0.0
+        step, self._step = self._step, 0.0
+        self._start += step
+        for listener in self._listeners:
+            listener(step)
+
+    def on_adopt(self, listener: Callable[[float], None]) -> None:
+        self._listeners.append(listener)
 
     def set_wall_step(self, seconds: float) -> None:
         """Somebody sets the machine's wall clock: `step()` says so, `now()` stays steady until `adopt()`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -42,6 +43,7 @@ class HandClock:
         self.time = start
         self.wall = 1_760_000_000.0
         self.wall_step = 0.0
+        self.listeners: list[Callable[[float], None]] = []
 
     def now(self) -> float:
         return self.wall + self.time
@@ -53,8 +55,13 @@ class HandClock:
         return self.wall_step
 
     def adopt(self) -> None:
-        self.wall += self.wall_step
-        self.wall_step = 0.0
+        step, self.wall_step = self.wall_step, 0.0
+        self.wall += step
+        for listener in self.listeners:
+            listener(step)
+
+    def on_adopt(self, listener: Callable[[float], None]) -> None:
+        self.listeners.append(listener)
 
     async def sleep(self, seconds: float) -> None:
         raise AssertionError("control does not sleep")

@@ -763,6 +763,35 @@ def test_an_adopted_step_is_the_end_of_what_was_said_about_it():
     assert levels == [EventLevel.WARNING, EventLevel.INFO]
 
 
+def test_a_hold_lasts_as_long_as_it_lasts_whatever_time_is_adopted_meanwhile():
+    desk = Desk()
+    desk.controller.hold(("pull", "query"), Reason.CREDIT, "test", "", "probe")
+    desk.clock.wall_step = 3600.0
+    sample(desk, -3590.0)
+    desk.tick(after=10)
+    assert desk.clock.wall_step == 0.0
+    desk.clock.time += 10
+    desk.controller.release(("pull", "query"), Reason.CREDIT, "test")
+    (event,) = desk.of(Kind.RELEASE)
+    assert event.detail["lasted"] == 20.0
+    # Nor is a ticket's lateness blamed on a hold that was over before it came.
+    desk.clock.wall_step = -20.0
+    desk.tick()
+    late = ticket(created=desk.clock.now() - 0.5)
+    desk.clock.time += 300
+    desk.controller.finish(late, Outcome.QUERY_STALE)
+    assert late.outcome is Outcome.QUERY_STALE
+
+
+def test_a_time_that_another_lane_adopts_is_news_to_this_one_too():
+    desk = Desk()
+    sample(desk, -3590.0)
+    desk.clock.wall_step = 3600.0
+    desk.clock.adopt()
+    desk.tick()
+    assert desk.of(Kind.CLOCK_SKEW) == []
+
+
 # -- the rest --------------------------------------------------------------------------------------
 
 

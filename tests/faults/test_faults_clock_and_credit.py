@@ -54,12 +54,7 @@ async def test_14_a_wall_clock_that_steps_by_an_hour_drops_nothing_and_is_told(
         assert_all_delivered_once(play.server.world.truth())
 
 
-IN_FLIGHT_DIE = pytest.mark.xfail(
-    strict=True, reason="tickets dated by our slow clock become an hour older when the right time is adopted"
-)
-
-
-@pytest.mark.parametrize("step", [pytest.param(HOUR, marks=IN_FLIGHT_DIE), -HOUR])
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
 async def test_14_a_clock_that_is_set_right_by_an_hour_is_followed_and_nobody_in_flight_dies_of_it(
     monkeypatch: pytest.MonkeyPatch, step: float
 ) -> None:

@@ -158,6 +158,18 @@ def test_removal_finds_tickets_wherever_they_wait_and_keeps_the_rest_in_order(or
         assert names(line) == ["d1"]
 
 
+@pytest.mark.parametrize(("order", "taken"), [("fifo", "abcd"), ("deadline", "cbda"), ("priority", "bcad")])
+def test_tickets_that_got_another_date_wait_in_the_order_of_that(order: str, taken: str):
+    @virtually(order)
+    async def _(line: Line, clock: VirtualClock) -> None:
+        made = waiting()
+        for one in made:
+            line.put(one)
+        made[2].created = -1.0
+        line.rank_anew()
+        assert "".join(names(line)) == taken
+
+
 def test_removing_nothing_changes_nothing():
     @virtually()
     async def _(line: Line, clock: VirtualClock) -> None:

@@ -80,8 +80,10 @@ def test_tasks_left_behind_are_cancelled_at_the_end():
 def test_a_wall_step_shows_until_it_is_adopted():
     loop = VirtualLoop()
     clock = VirtualClock(loop)
+    heard: list[float] = []
+    clock.on_adopt(heard.append)
     clock.set_wall_step(3600)
-    assert (clock.step(), clock.now()) == (3600, START)
+    assert (clock.step(), clock.now(), heard) == (3600, START, [])
     clock.adopt()
-    assert (clock.step(), clock.now()) == (0, START + 3600)
+    assert (clock.step(), clock.now(), heard) == (0, START + 3600, [3600])
     loop.close()
