@@ -16,6 +16,7 @@ from pipeline.control.breaker import Mode
 from pipeline.control.controller import Controller, Snapshot
 from pipeline.control.drop_rate import Level
 from pipeline.control.gate import Reason
+from pipeline.control.limits import limits
 from pipeline.control.pace import STAGES
 from pipeline.events import Bus, Event, Kind, Step, StepListener
 from pipeline.events import Level as EventLevel
@@ -415,6 +416,7 @@ class Lane:
             "conservation": controller.ledger.conservation(self.in_flight()),
             "credits": self.money.credits_status(now),
             "upstream": self.money.upstream_status(),
+            "limits": limits(self.config),
         }
 
     def _queue_status(self) -> dict[str, Any]:

@@ -23,6 +23,9 @@ FIELDS = (
     "in_flight",
     "callbacks_pending",
     "drop_rate",
+    "query_p50",
+    "query_p95",
+    "query_p99",
 )
 
 _DROPPED_NAMES = tuple(sorted(DROPPED))
@@ -59,4 +62,5 @@ def _row(lane: Mapping[str, Any]) -> tuple[Any, ...]:
         queue["in_flight"],
         lane["callbacks"]["pending"],
         lane["drop_rate"]["rate"],
+        *(stages["query"]["latency"][name] for name in ("p50", "p95", "p99")),
     )

@@ -98,6 +98,7 @@ SCHEMAS: dict[str, Schema] = {
         rate_per_min=NUMBER,
         window=ref("Window"),
         consecutive_faults=COUNT,
+        last_fault=_or_null(record(why=TEXT, ago=NUMBER)),
         open_for=MAYBE,
         latency=ref("Latency"),
     ),
@@ -127,6 +128,7 @@ SCHEMAS: dict[str, Schema] = {
         conservation=ref("Conservation"),
         credits=ref("Credits"),
         upstream=ref("Upstream"),
+        limits=mapping(NUMBER),
     ),
     "Status": record(version=TEXT, uptime=NUMBER, now=NUMBER, lanes=mapping(ref("Lane"))),
     "Event": record(

@@ -9,13 +9,17 @@ from aiohttp import web
 from pipeline.texts import LANGUAGES, Texts
 from pipeline.web.replies import dumps
 
+#: What the daemon writes into holds and events.
+SPOKEN = "en"
 TEXTS_ROUTE = "/static/texts/{lang}.json"
 #: The rest is said by the command line and in alerts.
 GROUPS = frozenset(
     {
         "by",
+        "detail",
         "duration",
         "event",
+        "journal",
         "level",
         "mode",
         "outcome",
@@ -32,8 +36,16 @@ GROUPS = frozenset(
 @cache
 def panel_texts(lang: str) -> bytes:
     texts = Texts(lang)
-    parts = (key.split(".", 1) for key in sorted(texts.keys()))
-    return dumps({f"{group}.{word}": texts.name(group, word) for group, word in parts if group in GROUPS})
+    parts = [key.split(".", 1) for key in sorted(texts.keys())]
+    said = {f"{group}.{word}": texts.name(group, word) for group, word in parts if group in GROUPS}
+    return dumps(said if lang == SPOKEN else said | _patterns())
+
+
+def _patterns() -> dict[str, str]:
+    """The daemon says why in one language; by these the page knows which of its sentences it is."""
+    spoken = Texts(SPOKEN)
+    words = (key.split(".", 1) for key in sorted(spoken.keys()))
+    return {f"pattern.{word}": spoken.name(group, word) for group, word in words if group == "detail"}
 
 
 async def send_texts(request: web.Request) -> web.Response:

@@ -8,12 +8,20 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
+from pipeline.web import feed
 from tests.e2e import conftest as e2e
 
 #: The daemon runs in this process here too.
 logging_as_before = e2e.logging_as_before
 
+#: Seconds between two ticks of the feed: tests wait for ticks more than for anything else.
+TICK = 0.2
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+
+
+@pytest.fixture(autouse=True)
+def quick_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "PERIOD", TICK)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

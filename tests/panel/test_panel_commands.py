@@ -7,7 +7,7 @@ import json
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.e2e.harness import LANE, eventually
+from tests.e2e.harness import LANE, Live, eventually
 from tests.panel.panel_harness import Panel, daemon, opened, sim_lane, world_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -140,14 +140,24 @@ async def test_events_are_filtered_and_can_be_taken_away(browser: Browser) -> No
 async def test_the_numbers_on_the_page_are_the_daemons(browser: Browser) -> None:
     async with daemon() as live, opened(browser, live, "numbers") as panel:
         await eventually(lambda: live.counter("delivered") > 100)
-        world_of(live).change({"rate": 0})
-        await eventually(lambda: not live.daemon.lanes[LANE].in_flight())
+        await all_is_done(live)
         counters = live.status()["counters"]
         for name, counter in (("pulled", "pulled"), ("delivered", "delivered"), ("duplicates", "duplicates")):
             await shows_count(panel, name, counters[counter])
         await expect(panel.find(".books")).to_contain_text("balanced")
         await expect(panel.find(".drop")).to_contain_text("Nothing dropped")
         await expect(panel.find("[data-stage=queue] .speed")).to_have_text("0")
+
+
+async def all_is_done(live: Live) -> None:
+    world = world_of(live)
+    world.change({"rate": 0})
+
+    def over() -> bool:
+        arrived = live.counter("pulled") == world.ledger.counts["handed_out"] + world.ledger.counts["repeats"]
+        return arrived and not world.truth()["backlog"] and not live.daemon.lanes[LANE].in_flight()
+
+    await eventually(over, why=world.truth)
 
 
 async def shows_count(panel: Panel, name: str, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ TROUBLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "backpressure": ({"rate": 200, "query": {"latency": 2.0}}, {"rate": 10, "query": {"latency": 0.01}}),
     "callback_backlog": ({"callback": {"latency": 1.5}}, {"callback": {"latency": 0.01}}),
 }
+CHINESE = re.compile("[\u4e00-\u9fff]")
 SMALL = {
     "queue": {"high_water": 60, "low_water": 20},
     "query": {"workers": 2, "batch": 5},
@@ -41,6 +43,8 @@ async def test_a_hold_shows_with_its_runbook_and_clears(browser: Browser, reason
         await hold.get_by_role("link", name="runbook").click()
         await expect(panel.find(f"#hold-{reason}")).to_be_in_viewport()
         await panel.picture(f"hold-{reason}-on")
+        await panel.button("中文").click()
+        await expect(hold.locator(".detail")).to_have_text(CHINESE)
         world_of(live).change(end)
         await expect(hold).to_have_count(0)
 
@@ -117,6 +121,8 @@ async def test_a_black_out_is_seen_in_breakers_and_charts(browser: Browser) -> N
         delivered = panel.find(".plot").first.locator(".key b").nth(2)
         before = await delivered.inner_text()
         await expect(delivered).not_to_have_text(before)
+        await panel.page.locator("canvas").last.hover(position={"x": 300, "y": 60})
+        await expect(panel.find(".charts .card-head")).to_contain_text(re.compile(r"\d\d:\d\d:\d\d"))
         await panel.picture("black-out-on")
         world_of(live).change({"query": {"reset": 0.0}})
         await expect(panel.hold("breaker")).to_have_count(0)

@@ -55,6 +55,7 @@ class FakeLane:
             "conservation": {"pulled": 0, "accounted": 0, "balanced": True},
             "credits": {"balance": 99_611, "spent": 12, "per_delivery": None, "hours_left": None},
             "upstream": {"today": 12_345, "since_start": 5},
+            "limits": {"trip_after": 200},
         }
 
     def pause(self, by: str, reason: str = "", for_seconds: float | None = None) -> None:
@@ -107,6 +108,7 @@ def _stage() -> dict[str, Any]:
         "rate_per_min": 12.5,
         "window": {"total": 10, "faults": 1, "fault_rate": 0.1},
         "consecutive_faults": 0,
+        "last_fault": None,
         "open_for": None,
         "latency": {"p50": 0.2, "p95": 0.5, "p99": None},
     }

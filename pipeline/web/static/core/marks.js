@@ -1,22 +1,25 @@
 // Holds and alerts of a lane, as marks in time.
-import { toneOf } from "./holds.js";
+import { holdsOf, toneOf } from "./holds.js";
 
-/** @typedef {{from: number, to: number, tone: string}} Mark  from = to for a moment */
+/** @typedef {{from: number, to: number, tone: string, reason?: string, event?: any}} Mark  from = to for a moment */
 
-/** Bands for holds, lines for alerts. @returns {Mark[]} */
-export function marksOf(events, lane, now) {
-  const open = new Map();
-  const marks = [];
-  for (const event of [...events].reverse()) {
-    if (event.lane !== lane) continue;
-    const { kind, at, detail } = event;
-    const key = `${detail.reason} ${event.stage}`;
-    if (kind === "hold") open.set(key, at);
-    else if (kind === "release") {
-      if (open.has(key)) marks.push({ from: open.get(key), to: at, tone: toneOf(detail.reason) });
-      open.delete(key);
-    } else if (kind === "alert" || event.level === "error") marks.push({ from: at, to: at, tone: "bad" });
+const ALERT_TONES = { warning: "warn", error: "bad" };
+/** What else happens around a hold is told by the hold's own band. */
+const TOLD_BY_BANDS = ["hold", "breaker"];
+
+/** Bands for holds, lines for alerts; the worst last, so that it is painted over the others. @returns {Mark[]} */
+export function marksOf(events, name, lane, now) {
+  const standing = holdsOf(lane).map(({ reason, since }) => ({ from: since, to: now, tone: toneOf(reason), reason }));
+  const past = [];
+  for (const event of events) {
+    const { kind, level, at, detail } = event;
+    if (event.lane && event.lane !== name) continue;
+    if (kind === "release") past.push({ from: at - detail.lasted, to: at, tone: toneOf(detail.reason), reason: detail.reason });
+    else if (level in ALERT_TONES && !TOLD_BY_BANDS.includes(kind)) past.push({ from: at, to: at, tone: ALERT_TONES[level], event });
   }
-  for (const [key, from] of open) marks.push({ from, to: now, tone: toneOf(key.split(" ")[0]) });
-  return marks;
+  const order = ["info", "warn", "bad"];
+  return [...past, ...standing].sort((a, b) => order.indexOf(a.tone) - order.indexOf(b.tone));
 }
+
+/** Those at one moment; a line is hit from a little beside it. */
+export const marksAt = (marks, at, near) => marks.filter((mark) => mark.from - near <= at && at <= mark.to + near);

@@ -42,6 +42,9 @@ export function samplesOf({ fields, points }, lane) {
       queue: row.queued,
       callbacks: row.callbacks_pending,
       drop: row.drop_rate * 100,
+      p50: row.query_p50,
+      p95: row.query_p95,
+      p99: row.query_p99,
     };
   });
 }

@@ -2,8 +2,10 @@
 import { Series, sampleOf, samplesOf } from "./series.js";
 import { nameOf } from "./texts.js";
 import { SEVERITY } from "./holds.js";
+import { ask } from "./session.js";
 
-const EVENTS_MAX = 500;
+/** As many as the daemon itself remembers. */
+const EVENTS_MAX = 1000;
 const STEPS_MAX = 40;
 const STALE_AFTER = 3_000;
 const NOTICE_FOR = 6_000;
@@ -35,6 +37,16 @@ export class Store {
       ticket: () => this.#steps(data),
     };
     handlers[type]?.();
+    this.onChange();
+  }
+
+  /** `hello` brings only the latest events; a day of marks needs what came before them. */
+  async rememberMore() {
+    const answer = await ask(`/api/events?limit=${EVENTS_MAX}`);
+    if (!answer.ok) return;
+    const oldest = this.events.at(-1)?.at ?? Infinity;
+    const { events } = await answer.json();
+    this.events = [...this.events, ...events.filter((event) => event.at < oldest)].slice(0, EVENTS_MAX);
     this.onChange();
   }
 

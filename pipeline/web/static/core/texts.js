@@ -2,12 +2,29 @@
 
 /** @type {Record<string, string>} */
 let templates = {};
+/** @type {{pattern: RegExp, key: string}[]} the daemon's own sentences, and the key of their translation */
+let sentences = [];
+
+const escaped = (text) => text.replace(/[.*+?^$()[\]\\|]/g, "\\$&");
 
 /** @param {string} lang */
 export async function loadTexts(lang) {
   const answer = await fetch(`/static/texts/${lang}.json`);
   if (!answer.ok) throw new Error(`texts: ${answer.status}`);
   templates = await answer.json();
+  sentences = Object.entries(templates).filter(([key]) => key.startsWith("pattern.")).map(([key, text]) => ({
+    pattern: new RegExp(`^${escaped(text).replace(/\{(\w+)\}/g, "(?<$1>.+)")}$`),
+    key: key.replace("pattern", "detail"),
+  }));
+}
+
+/** What the daemon says of a hold, in the reader's language; what has no translation, as it is. @param {string} text */
+export function translated(text) {
+  for (const { pattern, key } of sentences) {
+    const found = pattern.exec(text);
+    if (found) return say(key, found.groups);
+  }
+  return text;
 }
 
 /** @param {string} key @param {Record<string, unknown>} [values] */

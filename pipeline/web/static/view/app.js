@@ -38,7 +38,7 @@ function Sections({ store, lane }) {
       <${DropRate} lane=${lane} />
       <${Money} lane=${lane} />
     </div>
-    <${Charts} store=${store} series=${series} />
+    <${Charts} ...${{ store, series, lane }} />
     <${Tickets} store=${store} steps=${store.steps[store.lane] ?? {}} />
     <${Events} store=${store} />
     <${Lanes} store=${store} />

@@ -1,14 +1,13 @@
 // One breaker per stage: its mode, how near it is to tripping, and how long it stays open.
 import { count, percent } from "../core/format.js";
 import { html } from "../core/html.js";
-import { limitsOf } from "../core/limits.js";
 import { duration, nameOf, say } from "../core/texts.js";
 import { Meter, modeTone, Section } from "./parts.js";
 
 export function Breakers({ lane }) {
   return html`<${Section} name="breakers" title=${say("panel.breakers")}>
     <div class="trio">${Object.entries(lane.stages).map(([name, stage]) => html`<${Breaker} key=${name}
-      ...${{ name, stage, limits: limitsOf(lane) }} />`)}</div>
+      ...${{ name, stage, limits: lane.limits }} />`)}</div>
   <//>`;
 }
 

@@ -1,6 +1,7 @@
 // Questions asked before a command is sent.
 import { RESUMABLE } from "../core/holds.js";
 import { html, useEffect, useRef } from "../core/html.js";
+import { reasonGiven } from "../core/sentence.js";
 import { nameOf, say } from "../core/texts.js";
 
 const REASON_MAX = 200;
@@ -51,7 +52,7 @@ export function ResumeDialog({ holds, ...props }) {
   return html`<${Ask} ...${props} verb="resume" title=${say("panel.dialog.resume")}>
     <p>${say("panel.dialog.clears")}</p>
     <ul>
-      ${cleared.map((hold) => html`<li key=${hold.reason}><b>${nameOf("reason", hold.reason)}</b> ${hold.detail}</li>`)}
+      ${cleared.map((hold) => html`<li key=${hold.reason}><b>${nameOf("reason", hold.reason)}</b> ${reasonGiven(hold.reason, hold.detail)}</li>`)}
       <li>${say("panel.dialog.afresh")}</li>
     </ul>
     <${Reason} required=${true} />

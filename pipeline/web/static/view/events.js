@@ -1,33 +1,18 @@
 // What happened, filtered, and to take away.
-import { day, percent, time } from "../core/format.js";
+import { day, time } from "../core/format.js";
 import { html, useState } from "../core/html.js";
-import { duration, nameOf, say, whoIs } from "../core/texts.js";
+import { remark, sentence } from "../core/sentence.js";
+import { nameOf, say } from "../core/texts.js";
 import { Section } from "./parts.js";
 
 const SHOWN_MAX = 200;
 const LEVELS = ["info", "warning", "error"];
 const STAGES = ["pull", "query", "callback"];
-const MODES = ["breaker", "drop_rate"];
-
-/** The event in one sentence. */
-function sentence({ kind, detail }) {
-  const group = kind === "drop_rate" ? "level" : "mode";
-  const words = MODES.includes(kind) ? { before: nameOf(group, detail.before), after: nameOf(group, detail.after) } : {};
-  return say(`event.${kind}`, {
-    ...detail,
-    ...words,
-    reason: nameOf("reason", detail.reason),
-    lasted: duration(detail.lasted ?? 0),
-    rate: percent(detail.rate ?? 0),
-  });
-}
-
-const remark = ({ detail }) => [detail.detail, detail.why, detail.by && whoIs(detail.by)].filter(Boolean).join(" · ");
 
 function matches(event, { level, stage, text }) {
   if (level && event.level !== level) return false;
   if (stage && !event.stage.split(",").includes(stage)) return false;
-  return !text || `${sentence(event)} ${JSON.stringify(event)}`.toLowerCase().includes(text.toLowerCase());
+  return !text || `${sentence(event)} ${remark(event)} ${JSON.stringify(event)}`.toLowerCase().includes(text.toLowerCase());
 }
 
 function download(events) {

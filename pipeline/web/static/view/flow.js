@@ -1,7 +1,6 @@
 // Pull → queue → query → callback → retry, as one picture.
 import { count, megabytes, rate, seconds } from "../core/format.js";
 import { html } from "../core/html.js";
-import { limitsOf } from "../core/limits.js";
 import { duration, nameOf, say } from "../core/texts.js";
 import { Meter, modeTone, Section } from "./parts.js";
 
@@ -9,7 +8,7 @@ export function Flow({ lane, now }) {
   return html`<${Section} name="flow" title=${say("panel.flow")} aside=${html`<${Books} lane=${lane} />`}>
     <ol class="line">
       <${Stage} name="pull" lane=${lane} speed=${now.pulled} />
-      <${Queue} lane=${lane} />
+      <${Queue} lane=${lane} flows=${now.pulled > 0} />
       <${Stage} name="query" lane=${lane} speed=${now.queried} />
       <${Stage} name="callback" lane=${lane} speed=${now.delivered}><${Backlog} lane=${lane} /><//>
       <${Retry} lane=${lane} />
@@ -21,7 +20,7 @@ function Stage({ name, lane, speed, children }) {
   const stage = lane.stages[name];
   const holds = lane.holds[name];
   const slots = say("panel.flow.slots", { busy: count(stage.busy), slots: count(stage.slots) });
-  return html`<li class=${`step ${holds.length ? "held" : ""}`} data-stage=${name}>
+  return html`<li class=${`step ${holds.length ? "held" : ""} ${speed > 0 ? "flows" : ""}`} data-stage=${name}>
     <h3>${nameOf("stage", name)}<span class=${`mode ${modeTone(stage.mode)}`}>${nameOf("mode", stage.mode)}</span></h3>
     <p class="speed">${rate(speed)}<small>${say("panel.flow.per_second")}</small></p>
     <${Meter} label=${`${nameOf("stage", name)}: ${slots}`} value=${stage.busy} most=${Math.max(1, stage.slots)} text=${slots} />
@@ -31,14 +30,14 @@ function Stage({ name, lane, speed, children }) {
   </li>`;
 }
 
-function Queue({ lane }) {
+function Queue({ lane, flows }) {
   const { pending, delayed, low_water: low, high_water: high, oldest_age: age } = lane.queue;
   const depth = pending + delayed;
   const most = Math.max(high * 1.25, depth);
   const height = (value) => `${(value / most) * 100}%`;
   const tone = depth >= high ? "warn" : "plain";
   const label = say("panel.flow.tank", { depth, low, high });
-  return html`<li class="step queue" data-stage="queue">
+  return html`<li class=${`step queue ${flows ? "flows" : ""}`} data-stage="queue">
     <div><h3>${say("panel.flow.queue")}</h3>
       <p class="speed">${count(depth)}</p>
       <p class="sub stack"><span>${say("panel.flow.queue_sub", { pending: count(pending), delayed: count(delayed) })}</span>
@@ -53,17 +52,20 @@ function Queue({ lane }) {
 function Backlog({ lane }) {
   const { pending, bytes } = lane.callbacks;
   const text = say("panel.flow.backlog", { pending: count(pending), size: megabytes(bytes) });
-  const most = limitsOf(lane).backlog_bytes;
+  const most = lane.limits.backlog_bytes;
   return html`<${Meter} label=${text} value=${bytes} most=${most} text=${text} tone=${bytes > most / 2 ? "warn" : "plain"} />
     <p class="sub"><span>${text}</span></p>`;
 }
 
 function Retry({ lane }) {
-  return html`<li class="step retry" data-stage="retry">
+  const { retrying } = lane.callbacks;
+  const { retry_exhausted: exhausted, retry_expired: expired } = lane.counters;
+  return html`<li class=${`step retry ${retrying ? "flows" : ""}`} data-stage="retry">
     <h3>${say("panel.flow.retry")}</h3>
-    <p class="speed">${count(lane.callbacks.retrying)}</p>
+    <p class="speed">${count(retrying)}</p>
     <p class="sub stack"><span>${say("panel.flow.retrying")}</span>
-      <span>${say("panel.flow.again", { delayed: count(lane.queue.delayed) })}</span></p>
+      <span>${say("panel.flow.again", { delayed: count(lane.queue.delayed) })}</span>
+      <span>${say("panel.flow.given_up", { count: count(exhausted + expired) })}</span></p>
   </li>`;
 }
 

@@ -2,6 +2,7 @@
 import { secondsLeft, toneOf } from "../core/holds.js";
 import { time } from "../core/format.js";
 import { html } from "../core/html.js";
+import { reasonGiven } from "../core/sentence.js";
 import { duration, nameOf, say, whoIs } from "../core/texts.js";
 
 export function Holds({ holds, lane, now }) {
@@ -14,6 +15,7 @@ export function Holds({ holds, lane, now }) {
 function Chip({ hold, lane, now }) {
   const left = secondsLeft(hold, lane, now);
   const how = say(`panel.releases.${hold.reason}`, { low: lane.queue.low_water });
+  const detail = reasonGiven(hold.reason, hold.detail);
   const since = { time: time(hold.since), lasted: duration(now - hold.since) };
   return html`<li class=${`hold ${toneOf(hold.reason)}`} data-hold=${hold.reason}>
     <b>${nameOf("reason", hold.reason)}</b>
@@ -21,7 +23,7 @@ function Chip({ hold, lane, now }) {
     <span>${say("panel.hold.since", since)}</span>
     <span>${say("panel.hold.by", { by: whoIs(hold.by) })}</span>
     <span>${say("panel.hold.releases", { how })}${left != null && ` · ${say("panel.hold.ends", { left: duration(left) })}`}</span>
-    ${hold.detail && html`<span class="detail" title=${hold.detail}>${hold.detail}</span>`}
+    ${detail && html`<span class="detail" title=${detail}>${detail}</span>`}
     <a href=${`#hold-${hold.reason}`}>${say("panel.hold.runbook")}</a>
   </li>`;
 }

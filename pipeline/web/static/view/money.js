@@ -1,5 +1,5 @@
 // What is left, what went, and what for.
-import { count, money, NOT_KNOWN } from "../core/format.js";
+import { count, money, NOT_KNOWN, rate } from "../core/format.js";
 import { html } from "../core/html.js";
 import { say } from "../core/texts.js";
 import { Section } from "./parts.js";
@@ -23,15 +23,17 @@ export function Money({ lane }) {
   const { balance, spent, per_delivery: each, hours_left: hours } = lane.credits ?? {};
   const low = hours != null && hours < HOURS_LOW;
   const rows = [
-    [say("panel.money.hours"), hours == null ? NOT_KNOWN : say("panel.money.hours_value", { hours: money(hours) }), low],
-    [say("panel.money.spent"), money(spent), false],
-    [say("panel.money.per_delivery"), money(each), false],
-    [say("panel.money.wasted"), money(wasted(lane)), false],
-    [say("panel.money.today"), count(lane.upstream?.today), false],
+    [say("panel.money.spent"), money(spent)],
+    [say("panel.money.per_delivery"), money(each)],
+    [say("panel.money.wasted"), money(wasted(lane))],
+    [say("panel.money.today"), count(lane.upstream?.today)],
   ];
   return html`<${Section} name="money" title=${say("panel.money")}>
-    <p class="speed">${money(balance)}</p>
-    <p class="sub">${say("panel.money.balance")}</p>
-    <ul class="rows">${rows.map(([name, value, bad]) => html`<li key=${name}><span>${name}</span><b class=${bad ? "bad" : ""}>${value}</b></li>`)}</ul>
+    <div class="heads">
+      <p><span class="speed">${money(balance)}</span><span class="sub">${say("panel.money.balance")}</span></p>
+      <p class=${low ? "bad" : ""}><span class="speed">${hours == null ? NOT_KNOWN : say("panel.money.hours_value", { hours: rate(hours) })}</span>
+        <span class="sub">${say("panel.money.hours")}</span></p>
+    </div>
+    <ul class="rows">${rows.map(([name, value]) => html`<li key=${name}><span>${name}</span><b>${value}</b></li>`)}</ul>
   <//>`;
 }

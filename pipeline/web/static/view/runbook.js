@@ -23,12 +23,12 @@ export function Runbook({ lane }) {
   const anchor = useAnchor();
   const held = holdsOf(lane).map((hold) => hold.reason);
   return html`<${Section} name="runbook" title=${say("panel.runbook")}>
-    <div class="entries">${REASONS.map((reason) => html`<article key=${reason} id=${`hold-${reason}`}
-        class=${`entry ${held.includes(reason) ? "held" : ""} ${reason === anchor ? "asked" : ""}`}>
-      <h3>${nameOf("reason", reason)}</h3>
+    <div class="entries">${REASONS.map((reason) => html`<details key=${reason} id=${`hold-${reason}`}
+        class=${`entry ${held.includes(reason) ? "held" : ""}`} open=${held.includes(reason) || reason === anchor}>
+      <summary>${nameOf("reason", reason)}</summary>
       <p>${say(`runbook.${reason}.means`)}</p>
       <p><span class="muted">${say("panel.runbook.itself")}: </span>${say(`runbook.${reason}.itself`)}</p>
       <p><span class="muted">${say("panel.runbook.type")}: </span><b>${say(`runbook.${reason}.type`)}</b></p>
-    </article>`)}</div>
+    </details>`)}</div>
   <//>`;
 }

@@ -2,13 +2,16 @@
 import { time } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { ask } from "../core/session.js";
-import { duration, nameOf, say } from "../core/texts.js";
+import { nameOf, say } from "../core/texts.js";
 import { Section } from "./parts.js";
 
 const STAGES = ["pull", "query", "callback"];
 const TONES = { answered: "ok", delivered: "ok", queued: "plain", joined: "plain", offline: "plain",
   duplicates: "plain", asking: "plain", calling: "plain", processing: "info" };
 const toneOf = (what) => TONES[what] ?? "bad";
+
+/** Deadlines are in seconds, so ages are too. */
+const age = (seconds) => say("duration.seconds", { seconds: Math.round(seconds) });
 
 /** A step is a verdict, an outcome, or one of our own words. */
 const nameOfStep = (what) => {
@@ -57,12 +60,12 @@ function Column({ stage, steps, onPick }) {
 }
 
 function Step({ step, onPick }) {
-  const more = step.attempt > 1 ? ` · ${say("panel.tickets.try", { attempt: step.attempt })}` : "";
+  const tries = step.attempt > 1 ? `${say("panel.tickets.try", { attempt: step.attempt })} ` : "";
   return html`<li class="ticket">
     <time>${time(step.at)}</time>
     <b class=${toneOf(step.what)}>${nameOfStep(step.what)}</b>
     <button type="button" class="link" tabindex="-1" title=${step.trace_id} onClick=${() => onPick(step.trace_id)}>${step.key}</button>
-    <span class="muted">${duration(step.age)}${more}</span>
+    <span class="muted">${tries}${age(step.age)}</span>
   </li>`;
 }
 
@@ -87,6 +90,6 @@ function Trace({ found, onClose }) {
     ${!found.kept && found.steps.length > 0 && html`<p>${say("panel.trace.seen")}</p>`}
     <ol>${found.steps.map((step, at) => html`<li key=${at} class="ticket"><time>${time(step.at)}</time>
       <b class=${toneOf(step.what)}>${nameOfStep(step.what)}</b><span>${nameOf("stage", step.stage)}</span>
-      <span class="muted">${step.age == null ? "" : duration(step.age)}</span></li>`)}</ol>
+      <span class="muted">${step.age == null ? "" : age(step.age)}</span></li>`)}</ol>
   </div>`;
 }
