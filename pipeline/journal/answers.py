@@ -44,13 +44,20 @@ class Kept:
         return self.saved
 
 
-def answer_row(kept: Kept) -> Row | None:
-    """None if nobody needs it any more."""
-    answer = kept.answer
-    if answer is None or not kept.claims:
-        return None
-    packed = zlib.compress(answer.body, ZLIB_LEVEL)
-    return (kept.number, str(answer.verdict), answer.detail, len(answer.body), packed)
+def packed(kept: list[Kept]) -> tuple[list[Row], bytes]:
+    """A row for each that somebody still needs, and their bodies, one behind the other."""
+    rows: list[Row] = []
+    bodies: list[bytes] = []
+    start = 0
+    for one in kept:
+        answer = one.answer
+        if answer is None or not one.claims:
+            continue
+        body = zlib.compress(answer.body, ZLIB_LEVEL)
+        rows.append((one.number, str(answer.verdict), answer.detail, len(answer.body), start, len(body)))
+        bodies.append(body)
+        start += len(body)
+    return rows, b"".join(bodies)
 
 
 def read_answer(connection: sqlite3.Connection, number: int) -> Answer | None:

@@ -2,9 +2,9 @@
 
 A loop without a moment's rest gives the interpreter away in every system call and takes it back within a
 microsecond, long before a waiting thread has woken up; each release also starts that thread's 5 ms of
-patience anew. A group of rows needs the interpreter some eight times, and so could take seconds. A pause
-of a tenth of a millisecond is enough for the other thread to get in. A loop with time to spare never gets
-here: its groups are written before the first pause is due.
+patience anew. A group of rows needs the interpreter twice, and could wait long for it. A pause of a tenth of
+a millisecond is enough for the other thread to get in. A loop with time to spare never gets here: its
+groups are written before the first pause is due.
 """
 
 from __future__ import annotations

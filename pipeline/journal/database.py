@@ -84,7 +84,7 @@ class Database:
                 self._suspect = ""
                 self._tell(note)
         try:
-            self._reader = await self._started(partial(connect_reader, self.path, self._limits.busy_seconds))
+            self._reader = await self._started(partial(connect_reader, self.path, self._limits.lock_seconds))
         except BaseException:
             await self._disconnect()
             raise

@@ -48,7 +48,8 @@ class LaneReport:
 
 
 def minute_row(lane: str, at: float, data: Minute) -> tuple[str, int, str]:
-    return lane, int(at // MINUTE) * MINUTE, orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS).decode()
+    """By the second: a minute with a restart in it has two parts, and both count."""
+    return lane, int(at), orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def read_history(
@@ -110,7 +111,8 @@ def longest_holds(minutes: list[tuple[int, Minute]]) -> tuple[LongHold, ...]:
     running: dict[str, LongHold] = {}
     ended: list[LongHold] = []
     last = 0
-    for at, data in minutes:
+    for second, data in minutes:
+        at = second - second % MINUTE
         holds = data.get("holds", {})
         over = [name for name in running if at - last > MINUTE or not holds.get(name)]
         ended += [running.pop(reason) for reason in over]

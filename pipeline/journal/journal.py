@@ -21,13 +21,14 @@ from pipeline.events import Bus, Event, Level, Step
 from pipeline.journal import history, recovery, traces
 from pipeline.journal.answers import Kept, read_answer
 from pipeline.journal.database import Database
-from pipeline.journal.group import Entered, Group
+from pipeline.journal.group import Group, ended_row, open_row
 from pipeline.journal.history import LaneReport, Minute
 from pipeline.journal.limits import Limits
 from pipeline.journal.opening import Start
 from pipeline.journal.recovery import Found, Paid, Recovered
-from pipeline.journal.sql import statement
-from pipeline.journal.trouble import JOURNAL, JournalFault
+from pipeline.journal.seal import Seal
+from pipeline.journal.sql import Row, statement
+from pipeline.journal.trouble import JOURNAL, ROW_FAULTS, JournalFault
 from pipeline.journal.upkeep import Upkeep
 from pipeline.journal.writer import Writer
 from pipeline.ticket import Answer, Ticket
@@ -35,12 +36,14 @@ from pipeline.ticket import Answer, Ticket
 MICROSECONDS = traces.MICROSECONDS
 #: How long a reader waits for the newest rows before it tells what is on disk.
 READ_PATIENCE = 1.0
+#: What a source of somebody's own may make of a ticket that is none.
+BAD_TICKETS = (AttributeError, *ROW_FAULTS)
 
 
 class _Live:
     """A ticket that has not ended: what its later rows refer to, and what a new file needs of it."""
 
-    __slots__ = ("entry", "kept", "lane", "number", "pulled")
+    __slots__ = ("entry", "group", "kept", "lane", "number", "pulled", "steps")
 
     def __init__(self, number: int, lane: str, pulled: float, entry: str) -> None:
         self.number = number
@@ -48,6 +51,8 @@ class _Live:
         self.pulled = pulled
         self.entry = entry
         self.kept: Kept | None = None
+        self.group: Group | None = None  # where its newest steps are
+        self.steps: list[Row] = []
 
 
 class Journal:
@@ -135,6 +140,12 @@ class Journal:
         """Rows and bytes of answers in memory on their way to disk."""
         return self._writer.rows, self._writer.bytes
 
+    @property
+    def _seal(self) -> Seal:
+        seal = self._database.seal
+        assert seal is not None
+        return seal
+
     def reconfigure(self, config: JournalConfig) -> None:
         """`keep_days`, and tickets or answers, count from now on; off and on need a restart."""
         self._config = self.upkeep.config = config
@@ -147,8 +158,13 @@ class Journal:
             number = self._next_ticket
             self._next_ticket = number + 1
             now = self._clock.now()
+            try:
+                row = open_row(number, lane, ticket, now, entry, self._seal)
+            except BAD_TICKETS:
+                self._count_lost(1)
+                return
             self._live[ticket] = _Live(number, lane, now, entry)
-            self._writer.group.tickets.append(Entered(number, lane, ticket, now, entry))
+            self._writer.group.tickets.append(row)
             self._writer.counted()
             if ticket.answer is not None:
                 self.answered(ticket, ticket.answer)
@@ -188,9 +204,13 @@ class Journal:
             self._writer.counted()
             self._release(live)
         elif self._has_room():
-            entered = Entered(self._next_ticket, lane, ticket, now, "", outcome, stage)
+            try:
+                row = ended_row(self._next_ticket, lane, ticket, now, outcome, stage)
+            except BAD_TICKETS:
+                self._count_lost(1)
+                return
             self._next_ticket += 1
-            self._writer.group.tickets.append(entered)
+            self._writer.group.tickets.append(row)
             self._writer.counted()
 
     def _step(self, ticket: Ticket, stage: str, what: str, attempt: int) -> None:
@@ -206,7 +226,12 @@ class Journal:
         if at <= self._last_at:
             at = self._last_at + 1
         self._last_at = at
-        writer.group.steps.append((live.number, at, stage, what, attempt))
+        group = writer.group
+        if live.group is not group:
+            live.group = group
+            live.steps = []
+            group.trails.append((live.number, at, live.steps))
+        live.steps.append((at, stage, what, attempt))
         writer.counted()
 
     def _has_room(self) -> bool:
@@ -272,7 +297,7 @@ class Journal:
         if not kept.claims:
             if self._kept.get(kept.address) is kept:
                 del self._kept[kept.address]
-            self._writer.group.forgotten.append((kept.number,))
+            self._writer.group.forgotten.append(kept.number)
             self._writer.counted()
 
     # -- after a restart ---------------------------------------------------------------------------
@@ -281,8 +306,7 @@ class Journal:
         self, lane: str, now: float, *, query_age: float, callback_age: float, keys_max: int
     ) -> Recovered:
         """Once for each lane, after `open` and before its first pull. `keys_max` = 2 × bucket_keys."""
-        clean, seal = self._start.clean, self._database.seal
-        assert seal is not None
+        clean = self._start.clean
         reading = await self._database.read(
             partial(
                 recovery.read,
@@ -290,7 +314,7 @@ class Journal:
                 before=self._start.first_ticket,
                 keys_max=keys_max,
                 clean=clean,
-                seal=seal,
+                seal=self._seal,
             )
         )
         judged = recovery.judge(reading.found, now, query_age, callback_age)
@@ -326,7 +350,7 @@ class Journal:
         return await self._database.read(partial(traces.by_item, shop_id=shop_id, item_id=item_id))
 
     def minute(self, lane: str, at: float, data: Minute) -> None:
-        """What one minute was like, see `history`; the same minute again replaces it."""
+        """What one minute, or a part of it, was like: see `history`."""
         if self._has_room():
             self._writer.group.minutes.append(history.minute_row(lane, at, data))
             self._writer.counted()
@@ -346,7 +370,8 @@ class Journal:
         """A new file knows nothing of what is under way."""
         self._begin_run(group)
         for ticket, live in self._live.items():
-            group.tickets.append(Entered(live.number, live.lane, ticket, live.pulled, live.entry))
+            row = open_row(live.number, live.lane, ticket, live.pulled, live.entry, self._seal)
+            group.tickets.append(row)
             kept = live.kept
             if kept is not None and kept.answer is not None:
                 kept.group = group

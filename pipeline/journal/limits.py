@@ -9,11 +9,15 @@ from typing import Literal
 @dataclass(frozen=True, slots=True)
 class Limits:
     group_seconds: float = 0.02  # a row waits this long for others
-    group_rows: int = 500  # or until so many have gathered
+    # A group costs the loop the same whatever its size: with 100 KB answers at full rate the journal leaves
+    # 0.91 of the tickets/s in groups of 20 ms, 0.95 in groups of 50 ms.
+    busy_seconds: float = 0.05  # a row waits this long if the last group was large
+    busy_rows: int = 300
+    group_rows: int = 5000  # or until so many have gathered
     group_bytes: int = 4 << 20
     rows_max: int = 200_000  # kept in memory while the database is in trouble; steps only half of it
     bytes_max: int = 64 << 20  # of answers in memory on their way to disk
-    busy_seconds: float = 2.0  # for another process to let go of the database
+    lock_seconds: float = 2.0  # for another process to let go of the database
     retry_first: float = 0.25  # back-off while in trouble
     retry_max: float = 5.0
     close_seconds: float = 5.0  # for the last rows at the end

@@ -16,7 +16,7 @@ from pipeline.journal.opening import connect_reader
 from pipeline.journal.pruning import request_file
 from pipeline.journal.trouble import JournalFault, in_words, is_corrupt
 
-BUSY_SECONDS = 10.0
+LOCK_SECONDS = 10.0
 PROBLEMS_MAX = 20
 POLL_SECONDS = 0.1
 
@@ -65,7 +65,7 @@ def vacuum(path: Path, timeout: float = 60.0) -> Vacuumed:
         _ask_the_daemon(path, timeout)
     else:
         try:
-            with _in_words(path), closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+            with _in_words(path), closing(sqlite3.connect(path, timeout=LOCK_SECONDS)) as connection:
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         finally:
@@ -88,7 +88,7 @@ def _ask_the_daemon(path: Path, timeout: float) -> None:
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     _must_exist(path)
-    with _in_words(path), closing(connect_reader(path, BUSY_SECONDS)) as connection:
+    with _in_words(path), closing(connect_reader(path, LOCK_SECONDS)) as connection:
         yield connection
 
 

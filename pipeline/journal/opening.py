@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline.journal import schema, wal
 from pipeline.journal.limits import Limits
 from pipeline.journal.seal import Seal, load_seal
-from pipeline.journal.sql import STATEMENTS_CACHED, statement
+from pipeline.journal.sql import open_inbox, statement
 from pipeline.journal.trouble import Corrupt, is_corrupt
 
 SIDE_FILES = ("-wal", "-shm")
@@ -57,9 +57,8 @@ class Opening:
         log = wal.look(Path(f"{self._path}-wal"))
         connection = sqlite3.connect(
             self._path,
-            timeout=self._limits.busy_seconds,
+            timeout=self._limits.lock_seconds,
             isolation_level=None,
-            cached_statements=STATEMENTS_CACHED,
             check_same_thread=False,
         )
         try:
@@ -70,6 +69,7 @@ class Opening:
             start = _start(connection) if found else None
             self._check(connection, thorough=damaged or (start is not None and not start.clean))
             schema.migrate(connection, self._path.name)
+            open_inbox(connection)
             self.start = start or _start(connection)
             if damaged:
                 self.start = Start(self.start.run, False, self.start.first_ticket, self.start.first_answer)
@@ -134,11 +134,11 @@ def _start(connection: sqlite3.Connection) -> Start:
     return Start(run + 1, bool(clean), tickets + 1, answers + 1)
 
 
-def connect_reader(path: Path, busy_seconds: float) -> sqlite3.Connection:
+def connect_reader(path: Path, lock_seconds: float) -> sqlite3.Connection:
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro",
         uri=True,
-        timeout=busy_seconds,
+        timeout=lock_seconds,
         isolation_level=None,
         check_same_thread=False,
     )

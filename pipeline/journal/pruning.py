@@ -52,7 +52,7 @@ def _prune_tickets(connection: sqlite3.Connection, rule: PruneRule, before: floa
     if mark is None:
         return 0
     values["mark"] = mark
-    connection.execute(statement("prune_steps"), values)
+    connection.execute(statement("prune_trails"), values)
     return connection.execute(statement("prune_tickets"), values).rowcount
 
 

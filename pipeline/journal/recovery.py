@@ -11,6 +11,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+import orjson
+
 from pipeline.journal.answers import Kept
 from pipeline.journal.seal import Seal
 from pipeline.journal.sql import Row, statement
@@ -91,7 +93,7 @@ def read(
     connection.execute("BEGIN")
     try:
         rows = connection.execute(statement("open_tickets"), (lane, before)).fetchall()
-        steps = _by_ticket(connection.execute(statement("open_steps"), (lane, before)))
+        steps = _by_ticket(connection.execute(statement("open_trails"), (lane, before)))
         keys = connection.execute(statement("delivered_keys"), (lane, before, keys_max)).fetchall()
     finally:
         connection.execute("COMMIT")
@@ -100,7 +102,11 @@ def read(
 
 
 def _by_ticket(rows: Iterable[Any]) -> dict[int, list[str]]:
-    return {number: [row[1] for row in group] for number, group in groupby(rows, itemgetter(0))}
+    """What happened to each, in order."""
+    return {
+        number: [what for _, steps in group for _, _, what, _ in orjson.loads(steps)]
+        for number, group in groupby(rows, itemgetter(0))
+    }
 
 
 def _found(row: Row, steps: list[str], clean: bool, seal: Seal) -> Found:

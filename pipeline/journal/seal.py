@@ -1,59 +1,71 @@
 """Tickets' tokens at rest: useless to whoever has the database, or a copy of it, and not the key file.
 
 A ticket that was pulled before a crash can only be called back with its token, so the token must be on
-disk; but no secret may be readable in the journal. BLAKE2b with a secret key makes a stream that no one
-else can make, fresh for each token by a random nonce; a second BLAKE2b says whether the key was the right
-one.
+disk; but no secret may be readable in the journal. SHAKE256 over a secret key makes a stream that no one
+else can make, fresh for each token by a nonce of its own; a keyed BLAKE2b says whether the key was the
+right one.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from hashlib import blake2b
+from binascii import a2b_base64, b2a_base64
+from hashlib import blake2b, shake_256
 from hmac import compare_digest
+from itertools import count
 from pathlib import Path
 
 KEY_BYTES = 32
 NONCE_BYTES = 16
+COUNT_BYTES = 8
 MARK_BYTES = 16
-BLOCK_BYTES = 64
 
 
 class Seal:
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self._stream = shake_256(blake2b(key=key, person=b"token").digest())
+        self._marker = blake2b(key=key, person=b"mark", digest_size=MARK_BYTES)
+        # Random for this run and counted within it: asking the system for each token lets go of the
+        # interpreter each time.
+        self._run = secrets.token_bytes(NONCE_BYTES - COUNT_BYTES)
+        self._count = count()
 
-    def close(self, text: str) -> bytes | None:
+    def close(self, text: str) -> str | None:
         """None for no token at all."""
         if not text:
             return None
         data = text.encode("utf-8", "surrogatepass")
-        nonce = secrets.token_bytes(NONCE_BYTES)
+        nonce = self._run + next(self._count).to_bytes(COUNT_BYTES, "little")
         hidden = self._streamed(nonce, data)
-        return nonce + self._mark(nonce, hidden) + hidden
+        return b2a_base64(nonce + self._mark(nonce, hidden) + hidden, newline=False).decode()
 
-    def open(self, sealed: bytes | None) -> str | None:
+    def open(self, sealed: str | None) -> str | None:
         """None if it was sealed with another key."""
         if sealed is None:
             return ""
-        nonce, rest = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+        try:
+            data = a2b_base64(sealed, strict_mode=True)
+        except ValueError:
+            return None
+        nonce, rest = data[:NONCE_BYTES], data[NONCE_BYTES:]
         mark, hidden = rest[:MARK_BYTES], rest[MARK_BYTES:]
         if not compare_digest(mark, self._mark(nonce, hidden)):
             return None
         return self._streamed(nonce, hidden).decode("utf-8", "surrogatepass")
 
     def _streamed(self, nonce: bytes, data: bytes) -> bytes:
-        blocks = range((len(data) + BLOCK_BYTES - 1) // BLOCK_BYTES)
-        stream = b"".join(
-            blake2b(number.to_bytes(8, "little"), key=self._key, salt=nonce, person=b"token").digest()
-            for number in blocks
-        )[: len(data)]
+        size = len(data)
+        source = self._stream.copy()
+        source.update(nonce)
+        stream = source.digest(size)
         mixed = int.from_bytes(data, "little") ^ int.from_bytes(stream, "little")
-        return mixed.to_bytes(len(data), "little")
+        return mixed.to_bytes(size, "little")
 
     def _mark(self, nonce: bytes, hidden: bytes) -> bytes:
-        return blake2b(hidden, digest_size=MARK_BYTES, key=self._key, salt=nonce, person=b"mark").digest()
+        mark = self._marker.copy()
+        mark.update(nonce + hidden)
+        return mark.digest()
 
 
 def load_seal(path: Path) -> Seal:

@@ -1,38 +1,11 @@
--- Every statement by its name. `/*rows*/` stands for as many rows of parameters as there are to write.
-
--- name: begin_run
-INSERT OR IGNORE INTO run (id, began) VALUES /*rows*/
+-- Every statement by its name.
 
 -- name: end_run
 UPDATE run SET ended = ? WHERE id = ?
 
--- name: add_tickets
-INSERT OR IGNORE INTO ticket (
-  id, lane, trace_id, key, trace_crc, item_crc, stamp, created, priority,
-  pulled, entry, payload, token, outcome, stage, ended
-) VALUES /*rows*/
-
--- name: add_steps
-INSERT OR IGNORE INTO step (ticket, at, stage, what, attempt) VALUES /*rows*/
-
--- name: add_answers
-INSERT OR IGNORE INTO answer (id, verdict, detail, size, body) VALUES /*rows*/
-
--- name: link_answers
-WITH kept (answer, ticket) AS (VALUES /*rows*/)
-UPDATE ticket SET answer = kept.answer FROM kept WHERE ticket.id = kept.ticket
-
--- name: end_tickets
-WITH gone (ticket, outcome, stage, ended) AS (VALUES /*rows*/)
-UPDATE ticket SET outcome = gone.outcome, stage = gone.stage, ended = gone.ended,
-  payload = NULL, token = NULL, answer = NULL
-FROM gone WHERE ticket.id = gone.ticket
-
--- name: forget_answers
-DELETE FROM answer WHERE id IN (VALUES /*rows*/)
-
--- name: add_minutes
-INSERT OR REPLACE INTO minute (lane, at, data) VALUES /*rows*/
+-- name: write
+INSERT INTO inbox (runs, tickets, trails, answers, bodies, links, ends, forgotten, minutes)
+VALUES (:runs, :tickets, :trails, :answers, :bodies, :links, :ends, :forgotten, :minutes)
 
 -- name: last_run
 SELECT id, ended IS NOT NULL FROM run ORDER BY id DESC LIMIT 1
@@ -47,11 +20,11 @@ FROM ticket INDEXED BY ticket_open LEFT JOIN answer ON answer.id = ticket.answer
 WHERE lane = ? AND outcome IS NULL AND ticket.id < ?
 ORDER BY ticket.id
 
--- name: open_steps
-SELECT step.ticket, step.what
-FROM ticket INDEXED BY ticket_open JOIN step ON step.ticket = ticket.id
+-- name: open_trails
+SELECT trail.ticket, trail.steps
+FROM ticket INDEXED BY ticket_open JOIN trail ON trail.ticket = ticket.id
 WHERE lane = ? AND outcome IS NULL AND ticket.id < ?
-ORDER BY step.ticket, step.at
+ORDER BY trail.ticket, trail.at
 
 -- name: delivered_keys
 SELECT key FROM ticket WHERE lane = ? AND outcome = 'delivered' AND id < ? ORDER BY id DESC LIMIT ?
@@ -67,8 +40,8 @@ FROM ticket WHERE trace_crc = ? AND trace_id = ? ORDER BY id DESC LIMIT ?
 SELECT id, lane, trace_id, key, created, pulled, entry, outcome, stage, ended
 FROM ticket WHERE item_crc = ? AND (key = ? OR key LIKE ? ESCAPE '\') ORDER BY id DESC LIMIT ?
 
--- name: steps_of
-SELECT at, stage, what, attempt FROM step WHERE ticket = ? ORDER BY at LIMIT ?
+-- name: trails_of
+SELECT steps FROM trail WHERE ticket = ? ORDER BY at LIMIT ?
 
 -- name: minutes
 SELECT at, data FROM minute WHERE lane = ? AND at >= ? AND at < ? ORDER BY at
@@ -81,8 +54,8 @@ SELECT max(id) FROM (
   SELECT id, pulled FROM ticket WHERE outcome IS NOT NULL OR pulled < :dead ORDER BY id LIMIT :rows
 ) WHERE pulled < :before
 
--- name: prune_steps
-DELETE FROM step WHERE ticket IN (
+-- name: prune_trails
+DELETE FROM trail WHERE ticket IN (
   SELECT id FROM ticket WHERE id <= :mark AND (outcome IS NOT NULL OR pulled < :dead)
 )
 

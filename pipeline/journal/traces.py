@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from itertools import chain, islice
+
+import orjson
 
 from pipeline.events import Step
 from pipeline.journal.group import checksum, item_of
@@ -46,8 +50,13 @@ def _told(connection: sqlite3.Connection, tickets: list[Row]) -> list[Step]:
         if entry:
             steps.append(step(pulled, "pull", entry))
         attempt = 0
-        for at, step_stage, what, attempt in connection.execute(statement("steps_of"), (number, STEPS_MAX)):
+        for at, step_stage, what, attempt in _steps_of(connection, number):
             steps.append(step(at / MICROSECONDS, step_stage, what, attempt))
         if outcome is not None:
             steps.append(step(ended, stage, outcome, attempt))
     return steps
+
+
+def _steps_of(connection: sqlite3.Connection, number: int) -> Iterator[tuple[int, str, str, int]]:
+    trails = connection.execute(statement("trails_of"), (number, STEPS_MAX))
+    return islice(chain.from_iterable(orjson.loads(steps) for (steps,) in trails), STEPS_MAX)

@@ -15,7 +15,7 @@ import structlog
 
 from pipeline.clock import Clock
 from pipeline.journal.breath import breathing
-from pipeline.journal.database import Database, Work
+from pipeline.journal.database import Database
 from pipeline.journal.group import Group
 from pipeline.journal.limits import Limits
 from pipeline.journal.trouble import in_words, is_corrupt
@@ -36,6 +36,7 @@ class Writer:
         self._clock = clock
         self._limits = limits
         self._writing: Group | None = None
+        self._last_rows = 0
         self._due = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -49,7 +50,8 @@ class Writer:
             self.bytes += size
         if group.rows == 1:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(limits.group_seconds, self._due.set)
+            wait = limits.busy_seconds if self._last_rows >= limits.busy_rows else limits.group_seconds
+            self._timer = loop.call_later(wait, self._due.set)
         if group.rows >= limits.group_rows or group.bytes >= limits.group_bytes:
             self._due.set()
 
@@ -76,6 +78,7 @@ class Writer:
         if not group.rows:
             return
         self._writing = group
+        self._last_rows = group.rows
         await self._until_written(group)
         self._writing = None
         self.rows -= group.rows
@@ -88,7 +91,7 @@ class Writer:
         while True:
             try:
                 with breathing():
-                    lost = await self._database.write(self._work(group))
+                    lost = await self._database.write(group.write)
                 break
             except (sqlite3.Error, OSError, MemoryError) as error:
                 self._say(in_words(error))
@@ -105,14 +108,6 @@ class Writer:
         if lost:
             self.on_lost(lost)
         self._say(None)
-
-    def _work(self, group: Group) -> Work[int]:
-        def work(connection: sqlite3.Connection) -> int:
-            seal = self._database.seal
-            assert seal is not None
-            return group.write(connection, seal)
-
-        return work
 
     async def begin_anew(self, error: Exception) -> None:
         """Somebody else has met damage: a new file, with what is under way written into it again."""

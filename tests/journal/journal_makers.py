@@ -43,7 +43,7 @@ class World:
 
     def journal(self, level: str = "tickets", keep_days: float = 3, **limits: Any) -> Journal:
         config = JournalConfig(level=level, keep_days=keep_days)
-        quick = {"group_seconds": 0.005, "retry_first": 0.01, "retry_max": 0.05, "busy_seconds": 0.05}
+        quick = {"group_seconds": 0.005, "retry_first": 0.01, "retry_max": 0.05, "lock_seconds": 0.05}
         journal = Journal(self.path, config, self.clock, self.bus, Limits(**(quick | limits)))
         journal.on_trouble = self.troubles.put_nowait
         return journal

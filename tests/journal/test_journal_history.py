@@ -37,12 +37,17 @@ async def test_larger_steps_add_counts_average_rates_and_keep_the_worst_latency(
         assert second == {"at": NOON + 300, "counters": {"x": 50}, "latencies": {}}
 
 
-async def test_the_same_minute_told_again_replaces_it(world: World):
+async def test_both_parts_of_a_minute_with_a_restart_in_it_count(world: World):
     async with world.opened() as journal:
-        journal.minute(LANE, NOON, {"counters": {"pulled": 1}})
-        journal.minute(LANE, NOON + 59, {"counters": {"pulled": 2}})
+        journal.minute(LANE, NOON + 20, {"counters": {"delivered": 1}, "holds": {"credit": 5}})
+    async with world.opened() as journal:
+        journal.minute(LANE, NOON + 59, {"counters": {"delivered": 2}, "holds": {"credit": 7}})
         await flushed(journal)
-        assert await journal.history(LANE, NOON, NOON + 60) == [{"at": NOON, "counters": {"pulled": 2}}]
+        whole = {"at": NOON, "counters": {"delivered": 3}, "holds": {"credit": 12}}
+        assert await journal.history(LANE, NOON, NOON + 60) == [whole]
+        report = (await journal.report(DAY, UTC))[LANE]
+        assert report.delivered == 3
+        assert report.longest_holds == (LongHold("credit", int(NOON), 12),)
 
 
 async def test_a_days_report_has_deliveries_drops_money_and_holds_by_lane(world: World):

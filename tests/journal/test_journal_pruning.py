@@ -25,8 +25,8 @@ async def test_what_is_older_than_keep_days_goes_a_few_rows_at_a_time(world: Wor
         for _ in range(3):
             pruned = await journal.upkeep.prune_once()
             assert pruned.rows <= 10
-            left.append((count(world, "ticket"), count(world, "step"), pruned.more))
-        assert left == [(16, 48, True), (6, 18, True), (1, 3, False)]
+            left.append((count(world, "ticket"), count(world, "trail"), pruned.more))
+        assert left == [(16, 16, True), (6, 6, True), (1, 1, False)]
         assert await journal.trace("t1") == []
         assert await journal.trace("young")
 

@@ -42,6 +42,30 @@ async def test_tickets_in_the_queue_at_a_clean_end_come_back_whole_and_unpaid(wo
         assert after.outcome is None
 
 
+@pytest.mark.parametrize(
+    "text", ['"', "\\", "\n\t\x01\x7f", "店铺🛒", "</script>", "'; --", "{}", "x" * 5000]
+)
+async def test_texts_of_every_kind_come_back_as_they_were(world: World, text: str):
+    async with world.opened(level="answers") as journal:
+        waiting = world.ticket(f"w{text}", token=text)
+        answered = world.ticket(f"a{text}", token=text)
+        waiting.payload = answered.payload = {text: [text, 1, None]}
+        pulled(journal, waiting, answered)
+        asked(journal, answered, Answer(Verdict.ANSWERED, text.encode(), text))
+    async with world.opened() as journal:
+        found = await recovered(journal, world)
+        for before, after in ((waiting, found.unanswered[0].ticket), (answered, found.undelivered[0].ticket)):
+            assert (after.trace_id, after.token, after.payload) == (
+                before.trace_id,
+                text,
+                {text: [text, 1, None]},
+            )
+            assert {step.trace_id for step in await journal.trace(before.trace_id)} == {before.trace_id}
+        answer = await journal.fetch(found.undelivered[0].kept)
+        assert answer is not None
+        assert (answer.body, answer.detail) == (text.encode(), text)
+
+
 async def test_what_ended_does_not_come_back_and_its_key_is_remembered_newest_last(world: World):
     async with world.opened() as journal:
         for number in range(5):

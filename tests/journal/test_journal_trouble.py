@@ -167,7 +167,7 @@ async def test_a_bug_while_writing_costs_its_group_and_not_the_writer(world: Wor
     async with world.opened() as journal:
         await flushed(journal)
         with monkeypatch.context() as patch:
-            patch.setattr("pipeline.journal.group.write_rows", lambda *_: 1 / 0)
+            patch.setattr("pipeline.journal.group.packed", lambda _: 1 / 0)
             pulled(journal, world.ticket("t1"))
             await flushed(journal)
         pulled(journal, world.ticket("t2"))

@@ -19,7 +19,7 @@ CREATE TABLE ticket (
   pulled    REAL NOT NULL,
   entry     TEXT NOT NULL,
   payload   TEXT,
-  token     BLOB,
+  token     TEXT,
   answer    INTEGER,
   outcome   TEXT,
   stage     TEXT,
@@ -31,14 +31,13 @@ CREATE INDEX ticket_by_trace ON ticket (trace_crc);
 CREATE INDEX ticket_by_item ON ticket (item_crc);
 CREATE INDEX ticket_open ON ticket (lane) WHERE outcome IS NULL;
 
--- `at` is microseconds and never the same twice. Tickets are numbered as they come, so that new rows are
--- near each other and old ones are deleted from one end.
-CREATE TABLE step (
-  ticket  INTEGER NOT NULL,
-  at      INTEGER NOT NULL,
-  stage   TEXT NOT NULL,
-  what    TEXT NOT NULL,
-  attempt INTEGER NOT NULL,
+-- One row for each ticket and group of rows it had steps in: a JSON list of [at, stage, what, attempt],
+-- `at` in microseconds and never the same twice. Tickets are numbered as they come, so that new rows are near
+-- each other and old ones are deleted from one end.
+CREATE TABLE trail (
+  ticket INTEGER NOT NULL,
+  at     INTEGER NOT NULL,
+  steps  TEXT NOT NULL,
   PRIMARY KEY (ticket, at)
 ) WITHOUT ROWID;
 
