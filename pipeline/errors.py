@@ -7,7 +7,8 @@ TidegateError
 │   └── BadRequest      400
 ├── IllegalTransition   a state machine was asked for an edge it does not have: a bug
 └── CallFailed          one call to the outside ended without an answer
-    ├── Unreachable     nothing was sent: no connection, no DNS, no file descriptors
+    ├── Unreachable     nothing was sent: no connection, no DNS
+    │   └── OutOfDescriptors   because we may not open another file
     ├── Untrusted       nothing was sent: TLS certificate refused
     ├── TimedOut        sent, and the deadline came before the whole answer
     ├── BodyTooLarge    more than `max_body`, counted after decompression
@@ -15,6 +16,8 @@ TidegateError
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 
 class TidegateError(Exception):
@@ -51,6 +54,9 @@ class IllegalTransition(TidegateError):
 class CallFailed(TidegateError):
     """One call to the outside ended without an answer."""
 
+    #: The name under which people hear of it at once; most failures are the breaker's to judge.
+    trouble: ClassVar[str] = ""
+
 
 class TimedOut(CallFailed):
     pass
@@ -60,12 +66,19 @@ class Unreachable(CallFailed):
     pass
 
 
+class OutOfDescriptors(Unreachable):
+    trouble = "descriptors"
+
+    def __init__(self) -> None:
+        super().__init__("no file descriptors left")
+
+
 class Untrusted(CallFailed):
-    pass
+    trouble = "tls"
 
 
 class BodyTooLarge(CallFailed):
-    pass
+    trouble = "too_large"
 
 
 class Garbled(CallFailed):

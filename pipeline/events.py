@@ -18,14 +18,16 @@ class Kind(StrEnum):
     DRAINING = "draining"
     HOLD = "hold"  # detail: reason, by, detail, releases
     RELEASE = "release"  # detail: reason, by, lasted
-    BREAKER = "breaker"  # detail: before, after, why, pause
+    BREAKER = "breaker"  # detail: before, after, why, pause; fault, if faults were the cause
     DROP_RATE = "drop_rate"  # detail: before, after, rate, delivered, dropped
     CLOCK_SKEW = "clock_skew"  # detail: offset, likely, why
     OVERFLOW = "overflow"  # detail: count
     WORKER_CRASHED = "worker_crashed"  # detail: error
     CONFIG = "config"  # detail: changed, needs_restart, error
     ALERT = "alert"  # detail: channel, error
-    TLS = "tls"  # detail: error
+    TLS = "tls"  # a certificate was refused. detail: error
+    TOO_LARGE = "too_large"  # a body over the limit was cut off. detail: error
+    DESCRIPTORS = "descriptors"  # no connection can be opened. detail: error
     JOURNAL = "journal"  # detail: what, and why, file, lasted or count
     LOOP_LAG = "loop_lag"  # detail: seconds
 

@@ -23,6 +23,7 @@ class Pulled:
     undated: int = 0
     detail: str = ""
     retry_after: float | None = None
+    trouble: str = ""  # `CallFailed.trouble`
 
 
 class Port(Protocol):

@@ -91,6 +91,7 @@ class Answer:
     retry_after: float | None = None
     throttled: bool = False
     maybe_paid: bool = False
+    trouble: str = ""  # `CallFailed.trouble`
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Receipt:
     verdict: Verdict
     detail: str = ""
     retry_after: float | None = None
+    trouble: str = ""  # `CallFailed.trouble`
 
 
 class Stored(Protocol):

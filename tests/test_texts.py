@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import pipeline
-from pipeline.alerts.wording import HOLDS
+from pipeline.alerts.wording import HOLDS, OF_A_STAGE
+from pipeline.events import Kind
 from pipeline.texts import LANGUAGES, Texts
 
 SOURCES = Path(pipeline.__file__).parent
@@ -47,3 +48,9 @@ def test_every_alerted_hold_has_its_texts() -> None:
     keys = Texts("zh").keys()
     for cause in (*HOLDS, "breaker", "clock_skew"):
         assert {f"alert.{cause}.{part}" for part in ("title", "fire", "recover")} <= keys
+    for cause in OF_A_STAGE:
+        assert {f"alert.{cause}.{part}" for part in ("title", "fire")} <= keys
+
+
+def test_every_kind_of_event_has_its_text() -> None:
+    assert {f"event.{kind}" for kind in Kind} <= Texts("zh").keys()

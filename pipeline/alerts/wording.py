@@ -22,6 +22,8 @@ HOLDS = frozenset({"backpressure", "drop_rate", "credit", "auth", "callback_back
 #: The hard stop: nothing moves until somebody comes.
 JOURNAL_LOSSES = frozenset({"set_aside", "log_damaged", "rows_lost"})
 URGENT = frozenset({"drop_rate"})
+#: Two stages may be in such trouble at once, and each is news.
+OF_A_STAGE = frozenset({"breaker", "tls", "too_large", "descriptors"})
 
 
 class Edge(StrEnum):
@@ -55,7 +57,9 @@ class Wording:
             Kind.RELEASE: self._release,
             Kind.BREAKER: self._breaker,
             Kind.CLOCK_SKEW: self._clock_skew,
-            Kind.TLS: self._tls,
+            Kind.TLS: self._trouble,
+            Kind.TOO_LARGE: self._trouble,
+            Kind.DESCRIPTORS: self._trouble,
             Kind.OVERFLOW: self._overflow,
             Kind.STARTED: self._started,
             Kind.JOURNAL: self._journal,
@@ -94,9 +98,10 @@ class Wording:
         values = {"offset": self._texts.duration(abs(offset)), "likely": likely}
         return self._alert(event, "clock_skew", edge, values)
 
-    def _tls(self, event: Event) -> Alert | None:
+    def _trouble(self, event: Event) -> Alert | None:
         error = str(event.detail.get("error", "?"))[:DETAIL_CHARS_MAX]
-        return self._alert(event, "tls", Edge.ONCE, {"stage": self._stage(event.stage), "error": error})
+        values = {"stage": self._stage(event.stage), "error": error}
+        return self._alert(event, str(event.kind), Edge.ONCE, values)
 
     def _overflow(self, event: Event) -> Alert | None:
         return self._alert(event, "overflow", Edge.ONCE, {"count": _number(event.detail.get("count"))})
@@ -120,9 +125,9 @@ class Wording:
     ) -> Alert:
         moment = "recover" if edge is Edge.RECOVER else "fire"
         lines = [self._texts.say(f"alert.{cause}.{moment}", **values), *self._footer(event, edge)]
-        stage = self._stage(event.stage) if cause in {"breaker", "tls"} else ""
+        stage = self._stage(event.stage) if cause in OF_A_STAGE else ""
         title = self._texts.say(f"alert.{cause}.title", stage=stage, lane=event.lane)
-        key = "/".join((event.lane, cause, event.stage if cause in {"breaker", "tls"} else ""))
+        key = "/".join((event.lane, cause, event.stage if cause in OF_A_STAGE else ""))
         return Alert(key, edge, redact(title), cut(redact("\n".join(lines))), urgent)
 
     def _footer(self, event: Event, edge: Edge) -> list[str]:
@@ -130,6 +135,9 @@ class Wording:
         why = str(event.detail.get("why") or event.detail.get("detail") or "")
         if edge is not Edge.RECOVER and why:
             lines.append(self._texts.say("alert.detail", detail=why[:DETAIL_CHARS_MAX]))
+        if edge is not Edge.RECOVER and event.detail.get("fault"):
+            fault = str(event.detail["fault"])[:DETAIL_CHARS_MAX]
+            lines.append(self._texts.say("alert.fault", fault=fault))
         if edge is Edge.RECOVER and event.detail.get("lasted") is not None:
             lasted = self._texts.duration(_float(event.detail["lasted"]))
             lines.append(self._texts.say("alert.lasted", lasted=lasted))

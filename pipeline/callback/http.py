@@ -7,7 +7,7 @@ import orjson
 from pipeline.callback.body import BodyMaker
 from pipeline.clock import Clock
 from pipeline.config import CallbackConfig
-from pipeline.errors import CallFailed, Untrusted
+from pipeline.errors import CallFailed
 from pipeline.http import Client, HttpClient, Response, retry_after
 from pipeline.ticket import Answer, Receipt, Ticket, Verdict
 
@@ -38,8 +38,7 @@ class HttpSink:
         try:
             reply = await self._client.call("POST", self._url, timeout, headers=headers, body=body)
         except CallFailed as error:
-            untrusted = "TLS: " if isinstance(error, Untrusted) else ""
-            return Receipt(Verdict.FAULT, f"{untrusted}{error}")
+            return Receipt(Verdict.FAULT, str(error), trouble=error.trouble)
         return self._read(reply)
 
     def _read(self, reply: Response) -> Receipt:

@@ -193,7 +193,7 @@ class CallbackStage:
             if receipt is None:
                 control.end_unsaid(issued, now)
             else:
-                control.end(issued, now, ok=receipt.verdict is not Verdict.FAULT)
+                control.end(issued, now, ok=receipt.verdict is not Verdict.FAULT, why=receipt.detail)
 
     def _timeout(self, ticket: Ticket) -> float:
         left = self.config.callback.max_age - ticket.age(self._clock.now())
@@ -213,8 +213,8 @@ class CallbackStage:
     def _fault(self, ticket: Ticket, receipt: Receipt) -> None:
         self._controller.ledger.count("callback_faults")
         self._step("callback", ticket, str(Verdict.FAULT))
-        if receipt.detail.startswith("TLS"):
-            self._controller.tls_refused("callback", receipt.detail)
+        if receipt.trouble:
+            self._controller.trouble("callback", receipt.trouble, receipt.detail)
         if ticket.callbacks > self.config.callback.retries:
             self._end(ticket, Outcome.RETRY_EXHAUSTED)
             return

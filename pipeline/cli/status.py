@@ -69,6 +69,7 @@ def _holds(lane: Mapping[str, Any], texts: Texts, now: float) -> list[str]:
 
 def _facts(lane: Mapping[str, Any], texts: Texts) -> list[str]:
     facts = [
+        ("last_fault", _last_faults(_part(lane, "stages"), texts)),
         ("queue", _queue(_part(lane, "queue"), texts)),
         ("callbacks", _callbacks(_part(lane, "callbacks"), texts)),
         ("drop_rate", _drop_rate(_part(lane, "drop_rate"), texts)),
@@ -78,6 +79,18 @@ def _facts(lane: Mapping[str, Any], texts: Texts) -> list[str]:
     named = [(texts.say(f"cli.status.{name}"), text) for name, text in facts if text]
     widest = max((width(name) for name, _ in named), default=0)
     return ["", *(f"  {pad(name, widest)}  {clean(text)}" for name, text in named)] if named else []
+
+
+def _last_faults(stages: Mapping[str, Any], texts: Texts) -> str:
+    """Why calls fail is the first thing to ask when they do."""
+    said = []
+    for name in STAGES:
+        fault = _part(_part(stages, name), "last_fault")
+        if fault.get("why"):
+            ago = texts.duration(as_float(fault.get("ago")))
+            stage = texts.name("stage", name)
+            said.append(texts.say("cli.status.last_fault_line", stage=stage, why=fault["why"], ago=ago))
+    return ", ".join(said)
 
 
 def _queue(queue: Mapping[str, Any], texts: Texts) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from pipeline.config import BreakerConfig
 from pipeline.control.health import Window
@@ -56,6 +57,12 @@ class Transition:
     after: Mode
     why: str
     pause: float = 0.0
+    fault: str = ""  # why the last call failed, where it was failures that moved the breaker
+
+
+class Fault(NamedTuple):
+    why: str
+    at: float
 
 
 _ABSENT = object()
@@ -67,6 +74,7 @@ class Breaker:
         self.mode = Mode.NORMAL
         self.window = Window(config.window)
         self.consecutive_faults = 0
+        self.last_fault: Fault | None = None
         self.generation = 0
         self._rung = 0
         self._until = now
@@ -109,24 +117,25 @@ class Breaker:
         self.window.record(now)
         self.consecutive_faults = 0
         if issued.trial and self.mode is Mode.HALF_OPEN:
-            self._judge_trials(now, fault=False)
+            self._judge_trials(now)
 
-    def fail(self, issued: Pass, now: float) -> None:
+    def fail(self, issued: Pass, now: float, why: str = "") -> None:
         if not self._give_back(issued) or issued.generation != self.generation:
             return
+        self.last_fault = Fault(why, now)
         self.window.record(now, marked=1)
         self.consecutive_faults += 1
         if issued.trial and self.mode is Mode.HALF_OPEN:
-            self._judge_trials(now, fault=True)
+            self._judge_trials(now, self.last_fault)
         elif self.consecutive_faults >= self.config.trip_after and self.mode is not Mode.HALF_OPEN:
-            self.trip(now, f"{self.consecutive_faults} faults in a row")
+            self.trip(now, f"{self.consecutive_faults} faults in a row", why)
 
     def forget(self, issued: Pass) -> None:
         """The call ended in a way that says nothing about health: cancelled, or credit, or auth."""
         if self._give_back(issued) and issued.trial and issued.generation == self.generation:
             self._trials -= 1
 
-    def trip(self, now: float, why: str) -> None:
+    def trip(self, now: float, why: str, fault: str = "") -> None:
         if self.mode is Mode.OPEN:
             return
         pause = min(self.config.pause * 2**self._rung, self.config.pause_max)
@@ -134,7 +143,7 @@ class Breaker:
         self._until = now + pause
         self.generation += 1
         self.consecutive_faults = 0
-        self._move(Mode.OPEN, why, pause)
+        self._move(Mode.OPEN, why, pause, fault)
 
     def tick(self, now: float) -> None:
         self.window.slide(now)
@@ -155,29 +164,30 @@ class Breaker:
                 break
             issued.slow = True
             slow += issued.generation == self.generation
-            self.fail(issued, now)
+            self.fail(issued, now, f"no answer within {self.config.slow_after:g} s")
         return slow
 
-    def _judge_trials(self, now: float, fault: bool) -> None:
-        self._bad += fault
-        self._good += not fault
+    def _judge_trials(self, now: float, fault: Fault | None = None) -> None:
+        self._bad += fault is not None
+        self._good += fault is None
         most = self.config.trials / 2
         if self._good > most:
             self._move(Mode.DEGRADED, f"{self._good} of {self._good + self._bad} trials good")
-        elif self._bad >= most:
-            self.trip(now, f"{self._bad} of {self._good + self._bad} trials bad")
+        elif fault is not None and self._bad >= most:
+            self.trip(now, f"{self._bad} of {self._good + self._bad} trials bad", fault.why)
 
     def _judge_window(self) -> None:
         share = self.window.share
         enough = self.window.total >= self.config.min_samples
         if self.mode is Mode.NORMAL and enough and share >= self.config.degrade_at:
-            self._move(Mode.DEGRADED, f"{share:.0%} faults")
+            fault = self.last_fault
+            self._move(Mode.DEGRADED, f"{share:.0%} faults", fault=fault.why if fault else "")
         elif self.mode is Mode.DEGRADED and share < self.config.recover_below:
             self._rung = 0
             self._move(Mode.NORMAL, f"{share:.0%} faults" if self.window.total else "idle")
 
-    def _move(self, after: Mode, why: str, pause: float = 0.0) -> None:
+    def _move(self, after: Mode, why: str, pause: float = 0.0, fault: str = "") -> None:
         if (self.mode, after) not in _EDGES:
             raise IllegalTransition("breaker", self.mode, after)
-        self._changes.append(Transition(self.mode, after, why, pause))
+        self._changes.append(Transition(self.mode, after, why, pause, fault))
         self.mode = after

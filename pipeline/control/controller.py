@@ -23,7 +23,7 @@ from pipeline.control.drop_rate import DropRate, Level
 from pipeline.control.gate import RESUMABLE, Hold, Reason
 from pipeline.control.ledger import Ledger
 from pipeline.control.skew import SkewWatch
-from pipeline.control.stage import StageControl
+from pipeline.control.stage import StageControl, said_shortly
 from pipeline.events import Bus, Event, Kind
 from pipeline.events import Level as EventLevel
 from pipeline.ticket import LATE, Outcome, Ticket
@@ -157,6 +157,8 @@ class Controller:
             "why": change.why,
             "pause": change.pause,
         }
+        if change.fault:
+            detail["fault"] = change.fault
         self.emit(Kind.BREAKER, EventLevel.WARNING if worse else EventLevel.INFO, name, detail)
         if change.after is Mode.OPEN:
             self.hold((name,), Reason.BREAKER, "breaker", change.why, f"by itself after {change.pause:g} s")
@@ -393,12 +395,15 @@ class Controller:
         self._said[what] = (now, 0)
         return times + 1
 
-    def tls_refused(self, stage: str, detail: str) -> None:
-        """Said once; a call that goes through makes it news again."""
-        control = self.stages[stage]
-        if not control.tls_refused:
-            control.tls_refused = True
-            self.emit(Kind.TLS, EventLevel.ERROR, stage, {"error": detail})
+    def trouble(self, stage: str, trouble: str, error: str) -> None:
+        """A failure that people must hear of at once, by the name of its event.
+
+        Said once; a call that goes through makes it news again, though not more than once a minute.
+        """
+        told = self.stages[stage].troubles_told
+        if trouble not in told and self._not_said_lately(f"{stage} {trouble}"):
+            told.add(trouble)
+            self.emit(Kind(trouble), EventLevel.ERROR, stage, {"error": said_shortly(error)})
 
     # -- saying it ---------------------------------------------------------------------------------
 

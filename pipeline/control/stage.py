@@ -11,10 +11,14 @@ from pipeline.control.gate import Gate
 from pipeline.control.health import Window
 from pipeline.control.latency import Latency
 from pipeline.control.limiter import Limiter
+from pipeline.logs import redact
 
 METER_SECONDS = 60
 #: Half-open trials hang too, in a provider that hangs: this many rounds of them fit in a ticket's life.
 HUNG_TRIALS = 10
+#: Of a failure's reason; what is cut off first must be longer, or half a secret could be left over.
+WHY_SHOWN = 200
+WHY_READ = 2000
 
 
 class StageControl:
@@ -32,7 +36,7 @@ class StageControl:
         self.hung = 0  # calls from before the breaker last opened: they say nothing and hold no slot
         self._slots = slots
         self._generation = self.breaker.generation
-        self.tls_refused = False
+        self.troubles_told: set[str] = set()
         self._median: float = 0.0
 
     def may_start(self) -> bool:
@@ -59,15 +63,16 @@ class StageControl:
         self.busy += 1
         return self.breaker.begin(now)
 
-    def end(self, issued: Pass, now: float, *, ok: bool, throttled: bool = False) -> None:
-        """The call came back and says something about the far side's health."""
+    def end(self, issued: Pass, now: float, *, ok: bool, throttled: bool = False, why: str = "") -> None:
+        """The call came back and says something about the far side's health; `why` = what went wrong."""
         self._seen(issued, now, throttled)
         if ok:
-            self.tls_refused = False
+            if self.troubles_told:
+                self.troubles_told.clear()
             self.latency.record(now, now - issued.began)
             self.breaker.succeed(issued, now)
         else:
-            self.breaker.fail(issued, now)
+            self.breaker.fail(issued, now, said_shortly(why))
 
     def end_unsaid(self, issued: Pass, now: float) -> None:
         """It ended without telling anything about health: credit, auth, or cancelled by us."""
@@ -108,6 +113,7 @@ class StageControl:
 
     def status(self, mode: Mode, now: float) -> dict[str, Any]:
         window = self.breaker.window
+        fault = self.breaker.last_fault
         p50, p95, p99 = self.latency.quantiles(0.5, 0.95, 0.99)
         return {
             "mode": str(mode),
@@ -121,9 +127,15 @@ class StageControl:
                 "fault_rate": round(window.share, 4),
             },
             "consecutive_faults": self.breaker.consecutive_faults,
+            "last_fault": fault and {"why": fault.why, "ago": round(now - fault.at, 1)},
             "open_for": round(self.breaker.open_for(now), 1),
             "latency": {"p50": _rounded(p50), "p95": _rounded(p95), "p99": _rounded(p99)},
         }
+
+
+def said_shortly(why: str) -> str:
+    """One line that can be shown anywhere: a port of somebody else's may say more than it should."""
+    return " ".join(redact(why[:WHY_READ]).split())[:WHY_SHOWN]
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from pipeline.errors import BodyTooLarge, CallFailed, Garbled, TimedOut, Unreachable
-from pipeline.http.pool import CONNECT_TIMEOUT, IDLE_MAX, reason, refused
+from pipeline.http.pool import CONNECT_TIMEOUT, IDLE_MAX, refused, unreachable
 from pipeline.http.reply import Response, decoded
 from pipeline.http.request import COMMON, header_lines
 
@@ -119,5 +119,5 @@ def _failure(error: Exception, sent: bool) -> CallFailed:
     if sent or isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError):
         return Garbled(f"broken answer: {type(error).__name__}")
     if isinstance(cause, OSError):
-        return Unreachable(reason(cause))
+        return unreachable(cause)
     return Unreachable(type(error).__name__)

@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections import deque
 
-from pipeline.errors import CallFailed, Unreachable, Untrusted
+from pipeline.errors import CallFailed, OutOfDescriptors, Unreachable, Untrusted
 from pipeline.http.connection import NEXT_READ, Connection
 from pipeline.http.request import Origin
 from pipeline.http.resolver import AddressInfo, Resolver
@@ -121,7 +121,7 @@ class Pool:
         except ssl.SSLError as error:
             raise refused(error) from None
         except OSError as error:
-            raise Unreachable(reason(error)) from None
+            raise unreachable(error) from None
         finally:
             self._connecting -= 1
         self._open.add(connection)
@@ -153,7 +153,7 @@ class Pool:
             except OSError as failed:
                 error = failed
                 if failed.errno in _NO_DESCRIPTORS:
-                    break
+                    raise  # the fault is ours, and the addresses are as good as before
             else:
                 return await self._wrap(sock, origin)
         self._resolver.forget(origin.host, origin.port)
@@ -200,11 +200,20 @@ class Pool:
             await asyncio.wait(gone)
 
 
-def reason(error: OSError) -> str:
+def unreachable(error: OSError) -> Unreachable:
     """The kind of failure without the address: a URL can hold a secret."""
-    if error.errno in _NO_DESCRIPTORS:
-        return "no file descriptors left"
-    return f"{type(error).__name__}: {error.strerror or 'cannot connect'}"
+    if error.errno in _NO_DESCRIPTORS or not _can_open():
+        return OutOfDescriptors()
+    return Unreachable(f"{type(error).__name__}: {error.strerror or 'cannot connect'}")
+
+
+def _can_open() -> bool:
+    """Asked after any failure: a name that cannot be looked up for want of a descriptor is merely unknown."""
+    try:
+        socket.socket().close()
+    except OSError:
+        return False
+    return True
 
 
 def refused(error: ssl.SSLError) -> CallFailed:

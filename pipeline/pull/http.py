@@ -12,7 +12,7 @@ import orjson
 
 from pipeline.clock import Clock
 from pipeline.config import PullConfig
-from pipeline.errors import CallFailed, Untrusted
+from pipeline.errors import CallFailed
 from pipeline.http import Client, HttpClient, Response, retry_after
 from pipeline.ports import Pulled
 from pipeline.pull.created import read_created
@@ -46,8 +46,7 @@ class HttpSource:
         try:
             response = await self._client.call("GET", config.url + config.path, timeout, params=params)
         except CallFailed as error:
-            untrusted = "TLS: " if isinstance(error, Untrusted) else ""
-            return Pulled(Verdict.FAULT, detail=f"{untrusted}{error}")
+            return Pulled(Verdict.FAULT, detail=str(error), trouble=error.trouble)
         return self._read(response)
 
     def _read(self, response: Response) -> Pulled:
@@ -128,7 +127,7 @@ def _token(value: Any) -> str | None:
 
 def _is_name(value: Any) -> bool:
     if isinstance(value, str):
-        return 0 < len(value) <= FIELD_MAX
+        return 0 < len(value) <= FIELD_MAX and "\0" not in value  # no journal could keep it whole
     return isinstance(value, int) and not isinstance(value, bool)
 
 

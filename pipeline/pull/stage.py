@@ -92,16 +92,15 @@ class PullStage:
             if pulled is None or pulled.verdict is Verdict.AUTH:
                 control.end_unsaid(issued, now)
             else:
-                control.end(issued, now, ok=pulled.verdict is Verdict.ANSWERED)
+                control.end(issued, now, ok=pulled.verdict is Verdict.ANSWERED, why=pulled.detail)
 
     def _back_off(self, pulled: Pulled | None) -> float:
-        detail = pulled.detail if pulled else ""
         if pulled is not None and pulled.verdict is Verdict.AUTH:
-            self.refuse(detail)
+            self.refuse(pulled.detail)
             return 0.0
         self._controller.ledger.count("pull_faults")
-        if detail.startswith("TLS"):
-            self._controller.tls_refused("pull", detail)
+        if pulled is not None and pulled.trouble:
+            self._controller.trouble("pull", pulled.trouble, pulled.detail)
         # No longer pauses here: an upstream that stays down is the breaker's to wait for.
         asked = pulled.retry_after if pulled and pulled.retry_after is not None else 0.0
         return max(asked, self.config.pull.interval * random.uniform(0.75, 1.25))

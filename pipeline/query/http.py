@@ -8,7 +8,7 @@ import orjson
 
 from pipeline.clock import Clock
 from pipeline.config import QueryConfig
-from pipeline.errors import BodyTooLarge, CallFailed, Garbled, TimedOut, Untrusted
+from pipeline.errors import BodyTooLarge, CallFailed, Garbled, TimedOut
 from pipeline.http import Client, HttpClient, retry_after
 from pipeline.query.reading import AnswerReader
 from pipeline.ticket import Answer, Ticket, Verdict
@@ -42,8 +42,7 @@ class HttpProvider:
         except CallFailed as error:
             # An answer that broke off, was too large or never came may have been paid for all the same.
             maybe_paid = isinstance(error, Garbled | TimedOut | BodyTooLarge)
-            untrusted = "TLS: " if isinstance(error, Untrusted) else ""
-            return Answer(Verdict.FAULT, detail=f"{untrusted}{error}", maybe_paid=maybe_paid)
+            return Answer(Verdict.FAULT, detail=str(error), maybe_paid=maybe_paid, trouble=error.trouble)
         wait = retry_after(reply.headers, self._clock.now()) if "Retry-After" in reply.headers else None
         return self._reader.read(reply.status, reply.body, wait)
 

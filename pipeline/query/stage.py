@@ -114,7 +114,8 @@ class QueryStage:
             if answer is None or answer.verdict in (Verdict.CREDIT, Verdict.AUTH):
                 control.end_unsaid(issued, now)
             else:
-                control.end(issued, now, ok=not answer.verdict.is_fault, throttled=answer.throttled)
+                ok, throttled = not answer.verdict.is_fault, answer.throttled
+                control.end(issued, now, ok=ok, throttled=throttled, why=answer.detail)
 
     def _timeout(self, ticket: Ticket) -> float:
         left = self.config.query.max_age - ticket.age(self._clock.now())
@@ -155,8 +156,8 @@ class QueryStage:
         ledger.count("provider_error" if answer.verdict is Verdict.PROVIDER_ERROR else "query_faults")
         if answer.maybe_paid:
             ledger.count("maybe_paid")
-        if answer.detail.startswith("TLS"):
-            self._controller.tls_refused("query", answer.detail)
+        if answer.trouble:
+            self._controller.trouble("query", answer.trouble, answer.detail)
         ticket.faults += 1
         retry = self.config.retry
         # Too many calls at once are the limiter's to cure; a ticket that waited longer for each refusal

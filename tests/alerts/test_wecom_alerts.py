@@ -152,6 +152,16 @@ async def test_a_breaker_that_opens_again_before_it_recovers_is_one_pair() -> No
     ]
 
 
+async def test_a_breaker_says_why_calls_fail() -> None:
+    desk = Desk()
+    detail = {"why": "200 faults in a row", "pause": 10, "fault": "no file descriptors left"}
+    desk.event(Kind.BREAKER, "query", before="normal", after="open", **detail)
+    desk.event(Kind.BREAKER, "query", before="half_open", after="degraded", fault="HTTP 500")
+    await desk.settle()
+    assert "最近一次失败: no file descriptors left" in desk.robot.texts[0].splitlines()
+    assert "HTTP 500" not in desk.robot.texts[1]
+
+
 async def test_breakers_of_two_stages_are_two_troubles() -> None:
     desk = Desk()
     for stage in ("query", "callback"):
@@ -164,13 +174,16 @@ async def test_trouble_without_an_end_is_told_once_in_ten_minutes() -> None:
     desk = Desk()
     for _ in range(30):
         desk.event(Kind.TLS, "query", error="certificate has expired")
+        desk.event(Kind.TOO_LARGE, "pull", error="body is over 16777216 bytes")
+        desk.event(Kind.DESCRIPTORS, "pull", error="no file descriptors left")
+        desk.event(Kind.DESCRIPTORS, "query", error="no file descriptors left")
         desk.event(Kind.OVERFLOW, "pull", count=7)
     await desk.settle()
-    assert len(desk.robot.texts) == 2
+    assert len(desk.robot.texts) == 5
     desk.clock.time += 601
     desk.event(Kind.OVERFLOW, "pull", count=7)
     await desk.settle()
-    assert len(desk.robot.texts) == 3
+    assert len(desk.robot.texts) == 6
 
 
 async def test_a_clock_skew_names_the_offset_and_its_likely_cause() -> None:

@@ -250,6 +250,7 @@ async def test_a_certificate_nobody_vouches_for_is_a_fault_that_says_tls() -> No
         found = await sink.deliver(ticket(), answer(), 5)
     assert found.verdict is Verdict.FAULT
     assert found.detail.startswith("TLS")
+    assert found.trouble == "tls"
     assert end.requests == []
 
 

@@ -44,6 +44,7 @@ STATUS: dict[str, Any] = {
                     "busy": 3,
                     "rate_per_min": 60.0,
                     "window": {"total": 10, "faults": 1, "fault_rate": 0.1},
+                    "last_fault": {"why": "HTTP 503", "ago": 61.0},
                     "latency": {"p50": 0.05, "p95": None, "p99": None},
                 }
                 for name in ("pull", "query", "callback")
@@ -131,6 +132,7 @@ def test_status_is_a_table_in_english(daemon: StandIn) -> None:
     assert result.exit_code == 0
     for part in ("hard stopped", "half open", "drop rate: 21.5%", "(1 min 40 s)", "NOT balanced", "99611"):
         assert part in result.output
+    assert "pull: HTTP 503 (1 min 1 s ago), query: HTTP 503 (1 min 1 s ago)" in result.output
 
 
 def test_status_is_a_table_in_chinese_whose_columns_line_up(

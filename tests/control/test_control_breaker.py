@@ -27,6 +27,44 @@ def half_open(**config: float) -> Breaker:
     return breaker
 
 
+def reasons(breaker: Breaker) -> list[tuple[str, str]]:
+    return [(str(change.after), change.fault) for change in breaker.drain_changes()]
+
+
+# -- why -------------------------------------------------------------------------------------------
+
+
+def test_faults_that_move_it_are_named_by_the_last_of_them():
+    breaker = fresh(trip_after=3)
+    for number in range(3):
+        breaker.fail(breaker.begin(T), T, f"HTTP 50{number}")
+    breaker.tick(T + 10)
+    for _ in range(5):
+        breaker.fail(breaker.begin(T + 10), T + 10, "refused")
+    assert reasons(breaker) == [("open", "HTTP 502"), ("half_open", ""), ("open", "refused")]
+    breaker = fresh(trip_after=1000)
+    for _ in range(100):
+        breaker.fail(breaker.begin(T), T, "HTTP 500")
+    breaker.tick(T)
+    assert reasons(breaker) == [("degraded", "HTTP 500")]
+
+
+def test_a_call_that_hangs_is_named_as_such():
+    breaker = fresh(trip_after=1, slow_after=30)
+    breaker.begin(T)
+    look(breaker, T + 30)
+    assert reasons(breaker) == [("open", "no answer within 30 s")]
+    assert breaker.last_fault == ("no answer within 30 s", T + 30)
+
+
+def test_a_call_from_before_the_outage_is_not_the_last_fault():
+    breaker = fresh(trip_after=1)
+    early = breaker.begin(T)
+    breaker.fail(breaker.begin(T), T, "now")
+    breaker.fail(early, T + 1, "then")
+    assert breaker.last_fault == ("now", T)
+
+
 # -- normal and degraded ---------------------------------------------------------------------------
 
 

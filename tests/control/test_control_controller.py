@@ -870,18 +870,42 @@ def test_the_same_crash_is_said_once_a_minute_with_how_often_it_happened():
     assert desk.controller.ledger.counters["worker_crashes"] == 202
 
 
-def test_a_refused_certificate_is_said_once_until_a_call_goes_through():
+@pytest.mark.parametrize("trouble", ["tls", "too_large", "descriptors"])
+def test_a_trouble_is_said_once_until_a_call_goes_through_and_at_most_once_a_minute(trouble: str):
+    desk = Desk()
+    stage, kind = desk.controller.stages["query"], Kind(trouble)
+    for _ in range(5):
+        desk.controller.trouble("query", trouble, "why")
+        stage.end(stage.begin(desk.clock.time), desk.clock.time, ok=False)
+        desk.clock.time += 100
+    assert len(desk.of(kind)) == 1
+    for _ in range(5):
+        stage.end(stage.begin(desk.clock.time), desk.clock.time, ok=True)
+        desk.controller.trouble("query", trouble, "why")
+    assert [(e.stage, e.level, e.detail) for e in desk.of(kind)] == [
+        ("query", EventLevel.ERROR, {"error": "why"})
+    ] * 2
+
+
+def test_a_trouble_of_one_stage_is_not_that_of_another():
+    desk = Desk()
+    for stage in ("pull", "query", "callback"):
+        desk.controller.trouble(stage, "descriptors", "why")
+    assert [event.stage for event in desk.of(Kind.DESCRIPTORS)] == ["pull", "query", "callback"]
+
+
+def test_a_breaker_that_opens_of_faults_says_why_the_last_call_failed_and_one_of_drops_does_not():
     desk = Desk()
     stage = desk.controller.stages["query"]
+    stage.end(stage.begin(desk.clock.time), desk.clock.time, ok=False, why="HTTP 500")
+    stage.breaker.trip(desk.clock.time, "drop rate 15.0%")
+    desk.tick(after=0)
+    desk.tick(after=10)
     for _ in range(5):
-        desk.controller.tls_refused("query", "TLS: expired")
-    assert len(desk.of(Kind.TLS)) == 1
-    stage.end(stage.begin(desk.clock.time), desk.clock.time, ok=False)
-    desk.controller.tls_refused("query", "TLS: expired")
-    assert len(desk.of(Kind.TLS)) == 1
-    stage.end(stage.begin(desk.clock.time), desk.clock.time, ok=True)
-    desk.controller.tls_refused("query", "TLS: expired")
-    assert [(e.stage, e.level) for e in desk.of(Kind.TLS)] == [("query", EventLevel.ERROR)] * 2
+        stage.end(stage.begin(desk.clock.time), desk.clock.time, ok=False, why="HTTP 503")
+    desk.tick(after=0)
+    said = [(e.detail["after"], e.detail.get("fault")) for e in desk.of(Kind.BREAKER)]
+    assert said == [("open", None), ("half_open", None), ("open", "HTTP 503")]
 
 
 def test_getting_worse_is_a_warning_and_getting_better_is_not():

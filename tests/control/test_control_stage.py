@@ -6,6 +6,7 @@ from control_makers import hold_of, lane_config
 from pipeline.control.breaker import Mode, Pass
 from pipeline.control.gate import Reason
 from pipeline.control.stage import StageControl
+from pipeline.logs import register_secret
 
 T = 100.5
 
@@ -272,10 +273,11 @@ def test_being_told_too_much_shrinks_the_limit():
 
 def test_the_status_has_the_shape_of_the_contract():
     stage = stage_of(breaker={"trip_after": 3})
+    assert stage.status(Mode.NORMAL, T)["last_fault"] is None
     for ok in (True, False, False):
-        stage.end(stage.begin(T), T + 1, ok=ok)
+        stage.end(stage.begin(T), T + 1, ok=ok, why="" if ok else "HTTP 500")
     stage.tick(T + 1)
-    status = stage.status(Mode.NORMAL, T + 1)
+    status = stage.status(Mode.NORMAL, T + 3)
     assert status == {
         "mode": "normal",
         "slots": 3,
@@ -284,11 +286,22 @@ def test_the_status_has_the_shape_of_the_contract():
         "rate_per_min": 3,
         "window": {"total": 3, "faults": 2, "fault_rate": 0.6667},
         "consecutive_faults": 2,
+        "last_fault": {"why": "HTTP 500", "ago": 2.0},
         "open_for": 0.0,
         "latency": {name: pytest.approx(1.0, rel=0.05) for name in ("p50", "p95", "p99")},
     }
     stage.end(stage.begin(T), T + 1, ok=False)
     assert stage.status(Mode.OPEN, T + 4)["open_for"] == 7.0
+
+
+def test_a_reason_is_one_short_line_without_secrets():
+    register_secret("canary-secret")
+    stage = stage_of()
+    told = "no\n\tconnection with canary-secret, Bearer canary-token " + "x" * 5000
+    stage.end(stage.begin(T), T, ok=False, why=told)
+    why = stage.status(Mode.NORMAL, T)["last_fault"]["why"]
+    assert why.startswith("no connection with ***, Bearer *** xxx")
+    assert len(why) == 200
 
 
 def test_latency_is_null_while_nothing_was_measured():

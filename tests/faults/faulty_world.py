@@ -23,6 +23,7 @@ from tests.e2e.harness import (
 )
 from tests.faults.fault_proxy import FaultProxy, fault_proxy
 from tests.faults.invariants import (
+    ONCE,
     PHONE,
     QUERY,
     WEB,
@@ -86,7 +87,7 @@ class Stage:
         def recovered() -> bool:
             firing: set[str] = set()
             for cause, edge in edges_told(self.server.alerts):
-                if not cause.startswith(("tls", "overflow")):
+                if not cause.startswith(ONCE):
                     firing = firing - {cause} if edge == "recover" else firing | {cause}
             return not firing
 

@@ -24,6 +24,8 @@ CANARIES = (WEB, QUERY, PHONE, WECOM, TICKET)
 GRACE = 1.5
 ALERTS_PER_MINUTE = 20
 ALERT_BYTES = 2048
+#: Alerts of what has no end to tell of.
+ONCE = ("tls", "too_large", "descriptors", "overflow")
 #: Ways to end after the answer was paid for.
 UNDELIVERED = ("rejected", "callback_expired", "retry_expired", "retry_exhausted", "crashed")
 _BURST_SECONDS = 5.0
@@ -192,10 +194,10 @@ def _patterns() -> list[tuple[str, str, re.Pattern[str]]]:
     texts, found = Texts("en"), []
     for cause in (
         *("backpressure", "drop_rate", "credit", "auth", "callback_backlog", "breaker", "clock_skew"),
-        *("tls", "overflow", "journal"),
+        *(*ONCE, "journal"),
     ):
         for edge in ("fire", "recover"):
-            if cause in ("tls", "overflow") and edge == "recover":
+            if cause in ONCE and edge == "recover":
                 continue
             holes = {name: f"<{name}>" for name in _HOLES}
             line = re.escape(texts.say(f"alert.{cause}.{edge}", **holes).splitlines()[0])
@@ -234,7 +236,7 @@ def _check_alerts(alerts: list[Mapping[str, Any]], over: bool) -> None:
         assert sum(since <= other["at"] < since + 60 for other in alerts) <= ALERTS_PER_MINUTE
     firing: set[str] = set()
     for cause, edge in edges_told(alerts):
-        if cause.startswith(("tls", "overflow")):
+        if cause.startswith(ONCE):
             continue
         assert (edge == "recover") == (cause in firing), (cause, edge, alerts)
         firing ^= {cause}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from pipeline.events import Kind
 from pipeline.sim.server import SimServer
@@ -100,16 +99,26 @@ class Starved:
         self._proxy = proxy
         self._http = http
 
-    async def lane(self) -> dict[str, Any]:
-        async with self._http.get("/api/status") as response:
-            found: dict[str, Any] = (await response.json())["lanes"][LANE]
-            return found
-
     async def until(self, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE):
-            while not holds(lane := await self.lane()):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        status = await self._asked("/api/status", lambda status: holds(status["lanes"][LANE]))
+        lane: dict[str, Any] = status["lanes"][LANE]
         return lane
+
+    async def until_told(self, holds: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:
+        told = await self._asked("/api/events?limit=1000", lambda told: holds(told["events"]))
+        events: list[dict[str, Any]] = told["events"]
+        return events
+
+    async def _asked(self, path: str, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE):
+            while not holds(answer := await self._get(path)):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        return answer
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        async with self._http.get(path) as response:
+            found: dict[str, Any] = await response.json()
+            return found
 
     def feed(self) -> None:
         self._proxy.heal()
@@ -170,14 +179,21 @@ async def test_26_without_descriptors_it_backs_off_and_recovers_when_there_are_s
         assert truth["concurrent_same_key_max"] <= 1
 
 
-@pytest.mark.xfail(strict=True, reason="why a call failed is kept nowhere: no log line and no event names it")
-async def test_26_without_descriptors_it_says_so(tmp_path: Path) -> None:
+async def test_26_without_descriptors_it_says_so_once_and_wherever_an_operator_looks(tmp_path: Path) -> None:
+    why = "no file descriptors left"
     async with starving(tmp_path, **QUICK_BREAKER) as starved:
-        await starved.until(lambda lane: lane["stages"]["pull"]["mode"] == "open")
-        said = starved.daemon.everything()
+
+        def opened_of_it(events: list[dict[str, Any]]) -> bool:
+            return any(e["kind"] == "breaker" and e["detail"].get("fault") == why for e in events)
+
+        await starved.until(lambda lane: (lane["stages"]["pull"]["last_fault"] or {}).get("why") == why)
+        events = await starved.until_told(opened_of_it)
+        told = [event["stage"] for event in events if event["kind"] == "descriptors"]
+        assert "pull" in told
+        assert len(told) == len(set(told))
+        assert why in starved.daemon.everything()
         starved.server.world.change({"rate": 0})
         starved.feed()
-    assert "descriptors" in said or "open files" in said, said
 
 
 # -- bugs ----------------------------------------------------------------------------------------------

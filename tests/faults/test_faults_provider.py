@@ -35,7 +35,8 @@ async def test_1_a_provider_that_hangs_is_a_fault_after_slow_after_and_ends_at_t
         play.server.world.change({"query": {"hang": 0.0}})
         await play.delivers(20)
         await play.all_ended()
-        assert play.server.world.ledger._queries_open == 0
+        # The world notices a moment later that we hung up.
+        await eventually(lambda: play.server.world.ledger._queries_open == 0)
         assert max(play.record.ages["query", "query_expired"]) < MAX_AGE + 1.5
 
 

@@ -18,7 +18,15 @@ import pytest
 import trustme
 from raw_server import Open, Play, Wire, always, answers, chunked, once, raw_server, sized
 
-from pipeline.errors import BodyTooLarge, CallFailed, Garbled, TimedOut, Unreachable, Untrusted
+from pipeline.errors import (
+    BodyTooLarge,
+    CallFailed,
+    Garbled,
+    OutOfDescriptors,
+    TimedOut,
+    Unreachable,
+    Untrusted,
+)
 from pipeline.http import Client, HttpClient, Response, pool
 from pipeline.http.resolver import AddressInfo, Resolver
 
@@ -407,11 +415,18 @@ async def test_without_file_descriptors_nothing_is_reachable_until_there_are_som
     async with raw_server(play) as server:
         first = asyncio.create_task(get(client, server.url))
         await held.wait()
-        with no_descriptors_left(), pytest.raises(Unreachable, match="no file descriptors left"):
+        with no_descriptors_left(), pytest.raises(OutOfDescriptors, match="no file descriptors left"):
             await get(client, server.url)
         go_on.set()
         await first
         assert bytes((await get(client, server.url)).body) == b"ok"
+
+
+async def test_a_name_that_is_not_found_for_want_of_descriptors_says_so(client: Client) -> None:
+    with pytest.raises(Unreachable):  # whatever a look-up opens for good is open now
+        await get(client, "http://nowhere.invalid/")
+    with no_descriptors_left(), pytest.raises(OutOfDescriptors):
+        await get(client, "http://nowhere.invalid/")
 
 
 # -- connections -----------------------------------------------------------------------------------

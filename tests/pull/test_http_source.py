@@ -163,7 +163,7 @@ async def test_json_that_is_no_object_is_a_fault(document: Any) -> None:
 
 # -- entries -------------------------------------------------------------------------------------------
 
-NOT_NAMES: list[Any] = [None, "", [], {}, True, 1.5, ["tw"], "x" * 513]
+NOT_NAMES: list[Any] = [None, "", [], {}, True, 1.5, ["tw"], "x" * 513, "a\0b"]
 NOT_TICKETS: list[Any] = [
     None, 1, 1.5, True, "ticket", [], [entry()], {}, {"data": None}, {"data": []}, {"data": "x"},
     {"data": {}},
@@ -358,6 +358,7 @@ async def test_a_certificate_nobody_vouches_for_is_a_fault_that_says_tls() -> No
         found = await source.pull(5, 5)
     assert found.verdict is Verdict.FAULT
     assert found.detail.startswith("TLS")
+    assert found.trouble == "tls"
     assert end.requests == []
 
 

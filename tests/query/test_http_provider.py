@@ -296,6 +296,7 @@ async def test_a_certificate_nobody_vouches_for_is_a_fault_that_says_tls() -> No
         answer = await provider.query(ticket(), 5)
     assert (answer.verdict, answer.maybe_paid) == (Verdict.FAULT, False)
     assert answer.detail.startswith("TLS")
+    assert answer.trouble == "tls"
     assert end.requests == []
 
 
@@ -321,7 +322,8 @@ async def test_a_body_at_the_limit_is_read_and_one_byte_more_is_a_fault() -> Non
     page = PAGE[:-1] + b" " * (limit - len(PAGE)) + b"}"
     assert len(page) == limit
     assert (await answered(reply(200, page), max_body=limit)).verdict is Verdict.ANSWERED
-    assert (await answered(reply(200, page + b" "), max_body=limit)).verdict is Verdict.FAULT
+    too_large = await answered(reply(200, page + b" "), max_body=limit)
+    assert (too_large.verdict, too_large.trouble) == (Verdict.FAULT, "too_large")
 
 
 async def test_20_mb_are_cut_off_declared_or_not() -> None:
