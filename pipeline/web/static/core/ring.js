@@ -29,12 +29,12 @@ export class Ring {
     this.merged = 1;
   }
 
-  /** What somebody else remembers of the time before our first point. @param {Row[]} rows oldest first */
+  /** What somebody else remembers of the time up to our first point. @param {Row[]} rows oldest first */
   prefix(rows) {
     const own = this.#rows();
     const first = own[0]?.t ?? Infinity;
     for (const column of Object.values(this.data)) column.length = 0;
-    for (const row of [...rows.filter((each) => each.t < first), ...own]) this.add(row);
+    for (const row of [...rows.filter((each) => each.t <= first), ...own]) this.add(row);
   }
 
   #rows() {

@@ -49,10 +49,10 @@ export function samplesOf({ fields, points }, lane) {
   });
 }
 
-/** Longer ranges, as /api/history tells them. @returns {import("./ring.js").Row[]} */
-export function rowsOf({ step, minutes }, lane) {
+/** Longer ranges, as /api/history tells them; the last step may still be under way. @returns {import("./ring.js").Row[]} */
+export function rowsOf({ step, minutes }, lane, now) {
   return minutes.map(({ at, counters, gauges, latencies }) => {
-    const rate = (name) => (counters[name] ?? 0) / step;
+    const rate = (name) => (counters[name] ?? 0) / Math.min(step, Math.max(1, now - at));
     return {
       t: at,
       pulled: rate("pulled"),

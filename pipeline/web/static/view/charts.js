@@ -67,7 +67,7 @@ function useHistory(store, series, range) {
     const note = (found) => setKnown((before) => ({ ...before, [name]: found }));
     ask(`/api/history?lane=${encodeURIComponent(lane)}&range=${range}`)
       .then(async (answer) => {
-        if (answer.ok) series.rings[range].prefix(rowsOf(await answer.json(), status.lanes[lane]));
+        if (answer.ok) series.rings[range].prefix(rowsOf(await answer.json(), status.lanes[lane], status.now));
         note(answer.ok);
         await store.rememberMore();
       })
