@@ -12,7 +12,7 @@ from tests.e2e.harness import LANE, eventually, running, settings_tree
 from tests.panel.conftest import CHROMIUM
 from tests.panel.panel_harness import Panel, opened, world_of
 
-SHOTS = Path(__file__).parent / "shots"
+PICTURES = Path(__file__).parent / "pictures"
 #: Enough to fill the charts.
 MINUTES = 5.0
 
@@ -35,9 +35,9 @@ async def main() -> None:
 
 
 async def taken(panel: Panel, name: str) -> None:
-    SHOTS.mkdir(exist_ok=True)
+    PICTURES.mkdir(exist_ok=True)
     await panel.frames_more(2)
-    await panel.page.screenshot(path=SHOTS / f"{name}.png")
+    await panel.page.screenshot(path=PICTURES / f"{name}.png")
 
 
 if __name__ == "__main__":
