@@ -100,7 +100,7 @@ def read_journal(path: Path) -> Journalled:
         tickets = [Ticket(*row) for row in connection.execute(f"SELECT {columns} FROM ticket ORDER BY id")]
         steps: defaultdict[int, list[Step]] = defaultdict(list)
         for number, at, stage, what in connection.execute(
-            "SELECT ticket, at, stage, what FROM step ORDER BY ticket, at"
+            "SELECT ticket, value ->> 0, value ->> 1, value ->> 2 FROM trail, json_each(steps) ORDER BY 1, 2"
         ):
             steps[number].append(Step(at / 1e6, stage, what))
     finally:
