@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -93,6 +94,8 @@ class LaneCollector(Collector):
         yield GaugeMetricFamily("tidegate_uptime_seconds", "Since the process began", value=uptime)
         yield GaugeMetricFamily("tidegate_draining", "1 while draining", value=float(daemon.draining))
         yield GaugeMetricFamily("tidegate_web_clients", "Connected panels", value=self._client_count())
+        tasks = len(asyncio.all_tasks())
+        yield GaugeMetricFamily("tidegate_asyncio_tasks", "Tasks of the event loop", value=tasks)
 
 
 Lanes = Mapping[str, Mapping[str, Any]]
