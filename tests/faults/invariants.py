@@ -25,7 +25,10 @@ GRACE = 1.5
 ALERTS_PER_MINUTE = 20
 ALERT_BYTES = 2048
 #: Alerts of what has no end to tell of.
-ONCE = ("tls", "too_large", "descriptors", "overflow")
+ONCE = (
+    *("tls", "too_large", "descriptors", "overflow", "restart"),
+    *("journal_set_aside", "journal_log_damaged", "journal_rows_lost"),
+)
 #: Ways to end after the answer was paid for.
 UNDELIVERED = ("rejected", "callback_expired", "retry_expired", "retry_exhausted", "crashed")
 _BURST_SECONDS = 5.0
@@ -208,7 +211,7 @@ def _patterns() -> list[tuple[str, str, re.Pattern[str]]]:
 
 _HOLES = (
     *("depth", "high_water", "low_water", "rate", "threshold", "delivered", "dropped", "stage", "pause"),
-    *("offset", "likely", "error", "count"),
+    *("offset", "likely", "error", "count", "recovered"),
 )
 
 
