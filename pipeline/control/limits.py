@@ -8,6 +8,7 @@ from pipeline.config import LaneConfig
 def limits(config: LaneConfig) -> dict[str, float]:
     breaker, drop = config.breaker, config.drop_rate
     return {
+        "breaker_window": breaker.window,
         "recover_below": breaker.recover_below,
         "degrade_at": breaker.degrade_at,
         "trip_after": breaker.trip_after,

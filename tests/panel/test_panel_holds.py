@@ -63,6 +63,17 @@ async def test_the_success_limit_shows_and_resume_clears_it(browser: Browser) ->
         await panel.shows_state("running")
 
 
+async def test_a_journal_that_cannot_be_written_shows_until_it_can(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "hold-journal") as panel:
+        live.daemon.lanes[LANE].journal_trouble("disk full")
+        await expect(panel.hold("journal")).to_contain_text("disk full")
+        await expect(panel.find(".verdict")).to_contain_text("Check the disk")
+        await panel.hold("journal").get_by_role("link", name="runbook").click()
+        await expect(panel.find("#hold-journal")).to_be_in_viewport()
+        live.daemon.lanes[LANE].journal_trouble(None)
+        await expect(panel.hold("journal")).to_have_count(0)
+
+
 def doomed_lane() -> dict[str, Any]:
     """Minutes scaled down to seconds: most tickets grow too old at once."""
     short = {

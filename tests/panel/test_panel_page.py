@@ -120,6 +120,10 @@ async def test_axe_finds_nothing_serious_in_light_and_dark(browser: Browser) -> 
         assert await serious(panel) == []
         await panel.page.emulate_media(color_scheme="dark")
         assert await serious(panel) == []
+        await panel.button("More actions").click()
+        await panel.button("Pause with reason or time…").click()
+        await expect(panel.find("dialog")).to_be_visible()
+        assert await serious(panel) == []
 
 
 async def serious(panel: Panel) -> list[tuple[str, list[str]]]:

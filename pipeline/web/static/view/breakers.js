@@ -31,6 +31,6 @@ function Breaker({ name, stage, limits }) {
       tone=${stage.consecutive_faults >= most / 2 ? "bad" : "plain"} />
     <p class="sub">${stage.open_for > 0
       ? html`<b class="bad">${say("panel.breakers.opens", { left: duration(Math.ceil(stage.open_for)) })}</b>`
-      : html`<span>${say("panel.breakers.window", { faults: count(faults), total: count(total) })}</span>`}</p>
+      : html`<span>${say("panel.breakers.window", { faults: count(faults), total: count(total), seconds: limits.breaker_window })}</span>`}</p>
   </div>`;
 }
