@@ -10,6 +10,9 @@ from playwright.async_api import Browser, expect
 from tests.e2e.harness import LANE, Live, eventually
 from tests.panel.panel_harness import Panel, daemon, opened, sim_lane, world_of
 
+#: Ends that come after the provider was paid.
+LOST = ("callback_expired", "retry_expired", "retry_exhausted")
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
@@ -147,6 +150,32 @@ async def test_the_numbers_on_the_page_are_the_daemons(browser: Browser) -> None
         await expect(panel.find(".books")).to_contain_text("balanced")
         await expect(panel.find(".drop")).to_contain_text("Nothing dropped")
         await expect(panel.find("[data-stage=queue] .speed")).to_have_text("0")
+
+
+async def test_the_money_is_the_daemons_and_what_was_paid_in_vain_is_named(browser: Browser) -> None:
+    lane = sim_lane(retry={"delay": 0.05}, callback={"max_age": 1.4, "retry_interval": 0.05})
+    async with daemon({LANE: lane}) as live, opened(browser, live, "money") as panel:
+        world = world_of(live)
+        world.change({"credits": 100_000})
+        await eventually(lambda: live.counter("delivered") > 40)
+        world.change({"callback": {"error": 1.0}})
+        await eventually(lambda: sum(live.counter(name) for name in LOST) > 5, why=live.status)
+        world.change({"callback": {"error": 0.0}})
+        await all_is_done(live)
+        await live.daemon.lanes[LANE].side_calls_once()
+        credits = live.status()["credits"]
+        assert credits["balance"] == world.credits_left() < 100_000
+        lost = sum(live.counter(name) for name in LOST)
+        await expect(panel.find(".money .speed").first).to_have_text(f"{credits['balance']:,.0f}")
+        await shows_row(panel, "Spent", f"{credits['spent']:,.0f}")
+        await shows_row(panel, "On lost tickets", f"{lost:,}")
+        today = live.status()["upstream"]["today"]
+        await shows_row(panel, "Upstream’s count today", f"{today:,}")
+
+
+async def shows_row(panel: Panel, name: str, value: str) -> None:
+    row = panel.find(".money .rows li").filter(has_text=name)
+    await expect(row.locator("b")).to_have_text(value)
 
 
 async def all_is_done(live: Live) -> None:
