@@ -324,6 +324,9 @@ class Journal:
             self._live[ticket] = _Live(number, lane, found.pulled, found.entry)
         for undelivered in judged.undelivered:
             self._claim(self._live[undelivered.ticket], undelivered.kept)
+        for shared in judged.shared:
+            self._writer.group.links.append(shared)
+            self._writer.counted()
         return Recovered(
             clean,
             judged.undelivered,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
@@ -140,22 +140,30 @@ class Judged:
     alive: list[tuple[int, Ticket, Found]] = field(default_factory=list)
     undelivered: list[Undelivered] = field(default_factory=list)
     unanswered: list[Unanswered] = field(default_factory=list)
+    shared: list[tuple[int, int]] = field(default_factory=list)  # an answer, and a ticket that shares it now
 
 
-def judge(found: Iterable[Found], now: float, query_age: float, callback_age: float) -> Judged:
-    """What is in time goes on where it stopped; an answer may be older than a ticket without one."""
+def judge(found: Sequence[Found], now: float, query_age: float, callback_age: float) -> Judged:
+    """What is in time goes on where it stopped; an answer may be older than a ticket without one.
+
+    An answer is everybody's who asked for its key, also of those who came too late to be written beside it.
+    """
     judged = Judged()
+    by_key = {one.ticket.key: one for one in found if one.ticket is not None and one.answer is not None}
     kept_by_number: dict[int, Kept] = {}
     for one in found:
         age, ticket = now - one.created, one.ticket
-        if ticket is None or age > (query_age if one.answer is None else callback_age):
+        source = one if ticket is None or one.answer is not None else by_key.get(ticket.key, one)
+        if ticket is None or age > (query_age if source.answer is None else callback_age):
             judged.late.append(one)
             continue
         judged.alive.append((one.number, ticket, one))
-        if one.answer is None:
+        if source.answer is None:
             judged.unanswered.append(Unanswered(ticket, one.paid))
         else:
-            new = Kept(one.answer, None, one.answer_size, None)
-            kept = kept_by_number.setdefault(one.answer, new)
+            new = Kept(source.answer, None, source.answer_size, None)
+            kept = kept_by_number.setdefault(source.answer, new)
             judged.undelivered.append(Undelivered(ticket, kept, one.maybe_delivered))
+            if source is not one:
+                judged.shared.append((source.answer, one.number))
     return judged

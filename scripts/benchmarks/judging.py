@@ -196,7 +196,8 @@ class Judge:
             self.found["paid again, answer cut off by the provider"] += 1
             return
         life = self._life(before)
-        dead = self._lives[life].dead
+        # What was known at the last end before the second payment; the first may be several lives ago.
+        dead = self._lives[max(life, self._life(after) - 1)].dead
         tickets = [ticket for ticket in self._by_key[key] if ticket.pulled <= after]
         waiting = [ticket for ticket in tickets if ticket.open_at(dead)]
         if life != self._life(after) and waiting:

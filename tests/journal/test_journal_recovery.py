@@ -230,3 +230,25 @@ async def test_a_ticket_whose_token_cannot_be_read_any_more_is_dropped_not_sent_
         found = await recovered(journal, world)
         assert [one.ticket.trace_id for one in found.unanswered] == ["without"]
         assert found.dropped == 1
+
+
+async def test_an_answer_on_disk_is_everybodys_who_asked_for_its_key(world: World, tmp_path: Path):
+    async with world.opened() as journal:
+        failed, joined = world.ticket("failed", "7:8:sg"), world.ticket("joined", "7:8:sg")
+        other = world.ticket("other")
+        pulled(journal, failed, joined, other)
+        asked(journal, failed, PAGE)
+        journal.keep(failed, PAGE)
+    async with world.opened() as journal:
+        found = await recovered(journal, world)
+        assert [one.ticket.trace_id for one in found.undelivered] == ["failed", "joined"]
+        assert [one.ticket.trace_id for one in found.unanswered] == ["other"]
+        ended(journal, found.undelivered[0].ticket)
+        await flushed(journal)
+        sudden = world.crashed(tmp_path / "crash")
+    async with sudden.opened() as journal:
+        [left] = (await recovered(journal, sudden)).undelivered
+        assert left.ticket.trace_id == "joined"
+        answer = await journal.fetch(left.kept)
+        assert answer is not None
+        assert answer.body == PAGE.body
