@@ -8,7 +8,7 @@ from email.utils import formatdate
 from typing import Any, cast
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from raw_server import chunked, sized
 
@@ -19,6 +19,8 @@ from pipeline.http.request import header_lines, request_bytes, target_of
 
 NOW = 1_700_000_000.0
 BODY = bytes(range(256)) * 40
+#: A busy machine is no failure.
+UNHURRIED = settings(deadline=None)
 
 
 class Sent:
@@ -72,6 +74,7 @@ def read(data: bytes, cuts: list[int], ended: bool = False) -> Response:
     ],
     ids=["sized", "interim", "chunked", "until the end"],
 )
+@UNHURRIED
 @given(cuts=st.lists(st.integers(1, 5000), min_size=1, max_size=8))
 @example(cuts=[1])
 @example(cuts=[1 << 20])
@@ -80,6 +83,7 @@ def test_a_response_is_the_same_however_it_is_cut(data: bytes, ended: bool, cuts
     assert (reply.status, bytes(reply.body)) == (200, BODY)
 
 
+@UNHURRIED
 @given(junk=st.binary(min_size=1, max_size=300), cuts=st.lists(st.integers(1, 50), min_size=1, max_size=4))
 def test_no_bytes_are_a_crash(junk: bytes, cuts: list[int]) -> None:
     for data in (junk, b"HTTP/1.1 200 OK\r\n" + junk, chunked(BODY)[:-5] + junk):
@@ -127,6 +131,7 @@ def test_no_retry_after_is_none() -> None:
     assert retry_after(Headers({}), NOW) is None
 
 
+@UNHURRIED
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=20), max_size=4))
 def test_header_lines_are_as_many_as_headers_or_refused(headers: Mapping[str, str]) -> None:
     try:
