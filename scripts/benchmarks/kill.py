@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.judging import FAULTS, Judge, Life, faults_in, read_journal
-from benchmarks.measure import Child, end_on_signals, machine, say, table, write_json
-from benchmarks.players import Broken, Daemon, World, ask, world
+from benchmarks.measure import Child, say, table
+from benchmarks.players import Daemon, World, ask, conducted, world
 from pipeline.journal.limits import Limits
 
 #: How often each way of choosing the moment comes up.
@@ -328,18 +328,16 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str]) -> int:
     asked = arguments(argv)
-    end_on_signals()
     seed = random.randrange(1 << 31) if asked.seed is None else asked.seed
     say(f"== {asked.kills} kills, seed {seed}")
-    where = machine()
-    try:
-        result = run(asked.kills, asked.seconds_max, seed, asked.rate, asked.level, asked.keep)
-    except Broken as error:
-        print(f"kill: {error}", file=sys.stderr)
+    result = conducted(
+        "kill",
+        lambda: run(asked.kills, asked.seconds_max, seed, asked.rate, asked.level, asked.keep),
+        show,
+        asked.json,
+    )
+    if result is None:
         return 1
-    show(result)
-    if asked.json:
-        write_json(asked.json, {"machine": where, **result})
     if result["kills"] < asked.kills:
         print(
             f"only {result['kills']} of {asked.kills} kills were made in {asked.seconds_max:g} s",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sqlite3
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -17,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Child, end_on_signals, machine, say, table, write_json
-from benchmarks.players import Broken, Daemon, World, resident_mb, world
+from benchmarks.measure import Child, say, table
+from benchmarks.players import Daemon, World, conducted, resident_mb, world
 
 RSS_MAX_MB = 400.0
 MAX_AGE = 290.0  # of a callback
@@ -233,14 +232,5 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str]) -> int:
     asked = arguments(argv)
-    end_on_signals()
-    where = machine()
-    try:
-        result = run(asked.seconds, asked.rate, asked.way)
-    except Broken as error:
-        print(f"outage: {error}", file=sys.stderr)
-        return 1
-    show(result)
-    if asked.json:
-        write_json(asked.json, {"machine": where, **result})
-    return 1 if result["faults"] else 0
+    result = conducted("outage", lambda: run(asked.seconds, asked.rate, asked.way), show, asked.json)
+    return 1 if result is None or result["faults"] else 0

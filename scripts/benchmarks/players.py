@@ -10,11 +10,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import ROOT, Child, clean_environment, memory_kb, running
+from benchmarks.measure import (
+    ROOT,
+    Child,
+    clean_environment,
+    end_on_signals,
+    machine,
+    memory_kb,
+    running,
+    write_json,
+)
 
 LANE = "bench"
 START_PATIENCE = 30.0
@@ -169,3 +178,20 @@ def threads(pid: int) -> int:
 
 def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def conducted(
+    name: str, run: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], None], to: str | None
+) -> dict[str, Any] | None:
+    """A bench from beginning to end; None if it broke off, which has then been said."""
+    end_on_signals()
+    where = machine()
+    try:
+        result = run()
+    except Broken as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return None
+    show(result)
+    if to:
+        write_json(to, {"machine": where, **result})
+    return result

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import tempfile
 import time
 import urllib.request
@@ -18,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.measure import Child, end_on_signals, machine, say, table, write_json
-from benchmarks.players import Broken, Daemon, descriptors, resident_mb, threads, world
+from benchmarks.measure import Child, say, table
+from benchmarks.players import Broken, Daemon, conducted, descriptors, resident_mb, threads, world
 
 WARM_UP_MAX = 60.0
 GROWTH_SHARE = 0.10
@@ -179,14 +178,5 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str]) -> int:
     asked = arguments(argv)
-    end_on_signals()
-    where = machine()
-    try:
-        result = run(asked.seconds, asked.rate, asked.every)
-    except Broken as error:
-        print(f"soak: {error}", file=sys.stderr)
-        return 1
-    show(result)
-    if asked.json:
-        write_json(asked.json, {"machine": where, **result})
-    return 0 if result["ok"] and result["kept_up"] else 1
+    result = conducted("soak", lambda: run(asked.seconds, asked.rate, asked.every), show, asked.json)
+    return 0 if result is not None and result["ok"] and result["kept_up"] else 1
