@@ -263,7 +263,7 @@ async def _serve(settings: Settings, config_path: Path | None, seconds: float | 
     try:
         return await daemon.run()
     except JournalFault as error:
-        print(f"journal: {error}", file=sys.stderr)
+        print(error, file=sys.stderr)
         return 1
     except OSError as error:
         print(

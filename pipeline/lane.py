@@ -67,6 +67,7 @@ class Lane:
         self.query = QueryStage(
             config, provider, self.queue, self.controller, clock, self._step, self._answered, self._journal
         )
+        self.query.pool.between = self.callback.carry_on
         self.pull = PullStage(
             config, source, self.queue, self.controller, clock, self._step, self.callback.submit_one
         )
@@ -231,7 +232,7 @@ class Lane:
         controller = self.controller
         if not (controller.held(Reason.CREDIT) or controller.held(Reason.AUTH)):
             return False
-        through = await self.query.probe()
+        through = await self._probe_by_asking()
         if through is None:
             through = await self._probe_by_pulling()
         if through:
@@ -239,13 +240,18 @@ class Lane:
                 controller.release(STAGES, reason, "probe")
         return bool(through)
 
+    async def _probe_by_asking(self) -> bool | None:
+        through = await self.query.probe()
+        self.callback.pool.wake()  # it was no slot that asked, so nobody carries the answer on
+        return through
+
     async def _probe_by_pulling(self) -> bool | None:
         pulled = await self.pull.call(1)
         if pulled is None or pulled.verdict is not Verdict.ANSWERED:
             return False
         self.pull.take_in(pulled, 1)
         by_pull = any(hold.by == "pull" for hold in self.controller.stages["pull"].gate.holds.values())
-        through = await self.query.probe()
+        through = await self._probe_by_asking()
         return True if through is None and by_pull else through
 
     async def side_calls_once(self) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -71,6 +71,8 @@ class SlotPool(Generic[Job]):
         self._idle = asyncio.Event()
         self._working = 0
         self.engaged = 0  # slots at work, or resting from it
+        #: What a slot does between two jobs of its own, if there is something: see `CallbackStage.carry_on`.
+        self.between: Callable[[], Coroutine[Any, Any, None] | None] = lambda: None
         control.gate.on_change = self.wake_all
 
     @property
@@ -126,25 +128,39 @@ class SlotPool(Generic[Job]):
                 await self._clock.sleep(CRASH_PAUSE)
                 continue
             self.engaged += 1
-            self._working += 1
-            try:
-                rest = await self._work(job)
-            except asyncio.CancelledError:
-                if _is_ended():
-                    raise
-                self._account(job, RuntimeError("cancelled by something else"))
-                rest = CRASH_PAUSE
-            except Exception as error:
-                self._account(job, error)
-                rest = CRASH_PAUSE
-            finally:
-                self._working -= 1
-                if not self._working:
-                    self._idle.set()
+            rest = await self.run(job)
+            errand = self._errand()
+            if errand is not None:
+                self.wake()
+                await errand
             if rest:
                 self.wake()
                 await self._clock.sleep(rest)
             self.engaged -= 1
+
+    def _errand(self) -> Coroutine[Any, Any, None] | None:
+        try:
+            return self.between()
+        except Exception as error:
+            self._account(None, error)
+            return None
+
+    async def run(self, job: Job) -> float:
+        """Work on a job that `next_job` gave, with whatever task; answers how long a slot should rest."""
+        self._working += 1
+        try:
+            return await self._work(job)
+        except asyncio.CancelledError:
+            if _is_ended():
+                raise
+            self._account(job, RuntimeError("cancelled by something else"))
+        except Exception as error:
+            self._account(job, error)
+        finally:
+            self._working -= 1
+            if not self._working:
+                self._idle.set()
+        return CRASH_PAUSE
 
     def _account(self, job: Job | None, error: Exception) -> None:
         """A bug in the accounting itself must not end the slot."""

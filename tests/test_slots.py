@@ -279,6 +279,42 @@ def test_a_slot_is_engaged_while_it_works_and_while_it_rests_and_not_after():
         assert (made.pool.working, made.pool.engaged) == (0, 0)
 
 
+# -- errands ---------------------------------------------------------------------------------------
+
+
+def test_a_slot_that_goes_on_an_errand_leaves_its_place_to_another():
+    @bench(2)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        errands: list[tuple[str, float]] = []
+
+        async def errand(name: str) -> None:
+            errands.append((name, clock.monotonic()))
+            await clock.sleep(10)
+
+        names = iter("xy")
+        made.pool.between = lambda: errand(name) if (name := next(names, None)) else None
+        made.put("a")
+        await clock.sleep(1.5)
+        made.put("b", "c")
+        await clock.sleep(3.5)
+        # Both slots are away from 1 s and 2.5 s on; c waits for the first to come back.
+        assert errands == [("x", 1.0), ("y", 2.5)]
+        assert made.began == [(0.0, "a"), (1.5, "b")]
+        assert made.pool.working == 0
+        await clock.sleep(7)
+        assert made.began[2:] == [(11.0, "c")]
+
+
+def test_a_bug_in_looking_for_an_errand_costs_no_slot():
+    @bench(1)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        made.pool.between = lambda: [][0]
+        made.put("a", "b")
+        await clock.sleep(5)
+        assert made.began == [(0.0, "a"), (1.0, "b")]
+        assert made.crashes == [(None, "IndexError")] * 2
+
+
 # -- bugs ------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from pipeline.clock import Clock
 from pipeline.config import LaneConfig
@@ -100,7 +101,26 @@ class CallbackStage:
         party, leader.followers = [leader, *leader.followers], []
         for ticket in party:
             ticket.answer = answer
-            self.submit_one(ticket)
+            self.backlog.add(answer)
+        # The slot that brought the answer takes one of these at once: see `carry_on`.
+        self.line.put_all(party, wake=len(party) - 1)
+
+    def carry_on(self) -> Coroutine[Any, Any, None] | None:
+        """A callback for a query's slot to make, now that its answer has come.
+
+        The answer is still in the core's own cache then. Left for a callback's slot it waits until all
+        answers of this turn of the loop have been read, and comes from far away: 2 to 4 % of the tickets/s
+        with 100 KB answers.
+        """
+        ticket = self._next_job()
+        return None if ticket is None else self._carry(ticket)
+
+    async def _carry(self, ticket: Ticket) -> None:
+        if self.line.pending:
+            self.pool.wake()
+        await self.pool.run(ticket)
+        if self.line.pending:
+            self.pool.wake()
 
     def submit_one(self, ticket: Ticket) -> None:
         assert ticket.answer is not None

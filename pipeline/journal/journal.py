@@ -100,6 +100,8 @@ class Journal:
 
     async def close(self) -> None:
         """The mark of a clean end is made only if every row before it is on disk."""
+        if not self._services:
+            return  # it was never opened: there is nowhere to write to, and nothing was promised
         flushed = await self._flushed_within(self._limits.close_seconds)
         for task in self._services:
             task.cancel()

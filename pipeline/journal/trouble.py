@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 
 from pipeline.errors import TidegateError
@@ -53,6 +54,8 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, Corrupt):
         return "corrupt"
     if isinstance(error, OSError):
+        if error.errno == errno.ENOSPC:
+            return _WORDS[sqlite3.SQLITE_FULL]
         return (error.strerror or type(error).__name__).lower()
     return _WORDS.get(_code(error), str(error))
 

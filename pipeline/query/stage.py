@@ -44,10 +44,10 @@ class QueryStage:
         self._submit = submit
         self._journal = journal
         self.asking: dict[Ticket, None] = {}
-        query = config.query
-        self.pool = SlotPool[Ticket](
-            self._control, query.workers * query.batch, clock, self._next_job, self._work, self._crashed
-        )
+        query, callback = config.query, config.callback
+        # Some are away with a callback while others ask.
+        slots = query.workers * query.batch + callback.workers * callback.batch
+        self.pool = SlotPool[Ticket](self._control, slots, clock, self._next_job, self._work, self._crashed)
         queue.line.on_ready = self.pool.wake
 
     # -- choosing ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
@@ -107,6 +107,13 @@ class Line:
     def put(self, ticket: Ticket) -> None:
         self._ready.push(ticket)
         self.on_ready(1)
+
+    def put_all(self, tickets: Sequence[Ticket], wake: int) -> None:
+        """With so many slots woken for them."""
+        for ticket in tickets:
+            self._ready.push(ticket)
+        if wake:
+            self.on_ready(wake)
 
     def put_first(self, ticket: Ticket) -> None:
         self._urgent.append(ticket)

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,17 +129,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def fill(file: Path) -> None:
+    with file.open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+
+
 async def test_a_full_disk_holds_the_pull_and_it_goes_on_when_there_is_room(small_disk: Path) -> None:
     """FAULTS 20."""
     async with world(rate=100) as server, running(journalled(server.url, small_disk)) as live:
         await eventually(lambda: live.counter("delivered") > 20)
         filler = small_disk / "filler"
-        with filler.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(16_384))
-            except OSError:
-                pass
+        fill(filler)
         await eventually(lambda: "journal" in live.holds())
         await eventually(lambda: not live.daemon.lanes[LANE].in_flight())
         filler.unlink()
@@ -147,6 +148,18 @@ async def test_a_full_disk_holds_the_pull_and_it_goes_on_when_there_is_room(smal
         before = live.counter("delivered")
         await eventually(lambda: live.counter("delivered") > before + 20)
         assert_balanced(await live.lane())
+
+
+async def test_a_disk_that_is_full_at_the_start_is_one_line_and_exit_1(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    fill(small_disk / "filler")
+    config = tmp_path / "config.toml"
+    config.write_text(toml(journalled("http://127.0.0.1:9", small_disk)), encoding="utf-8")
+    async with tidegate("run", "--config", str(config)) as child:
+        assert await child.ended() == 1
+        assert child.err.splitlines()[-1] == b"journal: journal.db: disk full"
+        assert b"rows_lost" not in child.err
 
 
 async def test_answers_that_wait_for_a_retry_leave_memory_and_come_back(tmp_path: Path) -> None:
