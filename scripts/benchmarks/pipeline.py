@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -226,6 +226,7 @@ class Plan:
     runners: Sequence[str]
     seconds: float
     in_flight: Sequence[int]
+    rounds: int = 3
     keep_heap: bool = False
 
 
@@ -245,17 +246,29 @@ class Bench:
     def rows(self) -> Iterator[Row]:
         for size in self._plan.sizes:
             for mode in self._plan.modes:
-                for runner in self._plan.runners:
-                    yield self._row(size, mode, runner)
+                yield from self._side_by_side(size, mode)
 
-    def _row(self, size: str, mode: str, runner: str) -> Row:
+    def _side_by_side(self, size: str, mode: str) -> list[Row]:
+        """In rounds, and the middle one of each runner counts: a shared machine is 5 % faster or slower from
+        one half minute to the next, which would all go into the ratio of two runs."""
+        tuned = {runner: self._tuned(size, mode, runner) for runner in self._plan.runners}
+        rounds = [
+            [row if row.failed else self._measured(row) for row in tuned.values()]
+            for _ in range(self._plan.rounds)
+        ]
+        return [middle(trials) for trials in zip(*rounds, strict=True)]
+
+    def _tuned(self, size: str, mode: str, runner: str) -> Row:
         row = Row(size, mode, runner)
-        try:
-            if runner in TUNED:
+        if runner in TUNED:
+            with failing(row):
                 row.in_flight = self._best_in_flight(size, mode, runner)
+        return row
+
+    def _measured(self, tuned: Row) -> Row:
+        row = replace(tuned, notes=[])
+        with failing(row):
             self._measure(row, WARM_UP, self._plan.seconds)
-        except (Broken, Skip, OSError, KeyError, ValueError) as error:
-            row.failed = f"{type(error).__name__}: {error}"
         say(line(row))
         return row
 
@@ -286,6 +299,20 @@ class Bench:
                 keep_heap=self._plan.keep_heap,
             )
             measure(server, RUNNERS[row.runner](place), row, warm_up, seconds)
+
+
+@contextlib.contextmanager
+def failing(row: Row) -> Iterator[None]:
+    try:
+        yield
+    except (Broken, Skip, OSError, KeyError, ValueError) as error:
+        row.failed = f"{type(error).__name__}: {error}"
+
+
+def middle(trials: Sequence[Row]) -> Row:
+    """The trial with the median rate; one that failed tells more than those that did not."""
+    failed = [row for row in trials if row.failed]
+    return failed[0] if failed else sorted(trials, key=lambda row: row.tickets_per_second)[len(trials) // 2]
 
 
 def line(row: Row) -> str:
@@ -368,7 +395,8 @@ def warnings(row: Row) -> list[str]:
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench pipeline", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=10, help="measured time of each run (10)")
+    parser.add_argument("--seconds", type=float, default=5, help="measured time of each run (5)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each, the middle one counts (3)")
     parser.add_argument("--json", metavar="FILE", help="write the result here instead of to standard output")
     parser.add_argument("--sizes", default="100k,1k", help="page sizes (100k,1k)")
     parser.add_argument("--modes", default="plain,tls", help="plain, tls or both (plain,tls)")
@@ -394,6 +422,7 @@ def plan_of(asked: argparse.Namespace) -> Plan:
         runners=[name for name in RUNNERS if name in asked.only.split(",")],
         seconds=asked.seconds,
         in_flight=[int(number) for number in asked.in_flight.split(",")],
+        rounds=max(1, asked.rounds),
         keep_heap=asked.keep_heap,
     )
 
