@@ -232,18 +232,14 @@ class Lane:
         controller = self.controller
         if not (controller.held(Reason.CREDIT) or controller.held(Reason.AUTH)):
             return False
-        through = await self._probe_by_asking()
+        through = await self.query.probe()
         if through is None:
             through = await self._probe_by_pulling()
+        self.callback.pool.wake()  # it was no slot that asked, so nobody carries the answer on
         if through:
             for reason in (Reason.CREDIT, Reason.AUTH):
                 controller.release(STAGES, reason, "probe")
         return bool(through)
-
-    async def _probe_by_asking(self) -> bool | None:
-        through = await self.query.probe()
-        self.callback.pool.wake()  # it was no slot that asked, so nobody carries the answer on
-        return through
 
     async def _probe_by_pulling(self) -> bool | None:
         pulled = await self.pull.call(1)
@@ -251,7 +247,7 @@ class Lane:
             return False
         self.pull.take_in(pulled, 1)
         by_pull = any(hold.by == "pull" for hold in self.controller.stages["pull"].gate.holds.values())
-        through = await self._probe_by_asking()
+        through = await self.query.probe()
         return True if through is None and by_pull else through
 
     async def side_calls_once(self) -> None:

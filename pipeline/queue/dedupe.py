@@ -8,13 +8,14 @@ a time, so linear probing needs no tombstones. `scripts/bench dedupe` measures i
 from __future__ import annotations
 
 from array import array
-from hashlib import blake2b
+
+_64_BITS = (1 << 64) - 1
 
 
 def key_hash(key: str) -> int:
-    """Stable over restarts; 0 marks an empty slot, so it is never returned."""
-    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") or 1
+    """Python's own, which a string remembers: another one costs 0.6 µs each time. It differs from run to run,
+    so nobody can make keys that collide; the journal keeps keys, not hashes. 0 marks an empty slot."""
+    return hash(key) & _64_BITS or 1
 
 
 class _Bucket:

@@ -54,10 +54,6 @@ def test_any_text_has_a_hash_of_eight_bytes_that_is_not_nought(text: str):
     assert key_hash(text) == key_hash(text)
 
 
-def test_a_hash_is_the_same_after_a_restart():
-    assert key_hash("1:2:sg") == 0x7C2C3C994BEC05E9
-
-
 def test_half_a_character_is_a_key_like_any_other():
     keys = ProcessedKeys(4)
     keys.add("\ud800")
