@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import errno
 import os
 import sqlite3
 import subprocess
@@ -300,6 +301,7 @@ async def test_a_sound_start_says_nothing(world: World, tmp_path: Path):
 
 
 def test_troubles_have_names_that_an_operator_knows():
-    assert in_words(OSError(28, "No space left on device")) == "no space left on device"
+    assert in_words(OSError(errno.ENOSPC, "No space left on device")) == "disk full"
+    assert in_words(OSError(errno.EIO, "Input/output error")) == "input/output error"
     assert in_words(Corrupt("page 3")) == "corrupt"
     assert in_words(sqlite3.OperationalError("something else")) == "something else"
