@@ -1,4 +1,4 @@
-"""Configuration: one frozen model per section, environment over credentials over file, checked at start.
+"""Configuration: one frozen model per section, checked at start.
 
 Every key has a default here and a line in `config.toml`. An unknown key, a bad value or two values that
 contradict each other is a `ConfigError` whose message is one line that names the key.
@@ -7,11 +7,7 @@ contradict each other is a `ConfigError` whose message is one line that names th
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -21,17 +17,11 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
-    ValidationError,
     field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pipeline.errors import ConfigError
-
-ENV_PREFIX = "TIDEGATE_"
-#: Variables of ours that are not configuration keys.
-ENV_RESERVED = frozenset({"TIDEGATE_CONFIG", "TIDEGATE_URL", "TIDEGATE_TOKEN"})
 LANE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
@@ -48,8 +38,30 @@ def _http_url(value: str) -> str:
 Url = Annotated[str, AfterValidator(_http_url)]
 
 
+def _giving_way(default: int, bound: str) -> Any:
+    """A default that is never above the value of another key: `batch = 1` alone is no contradiction."""
+    return Field(default_factory=lambda values: min(default, values[bound]))
+
+
+def _low_for(high_water: int) -> int:
+    """100, or the same share of a queue that has no room for so many."""
+    return 100 if high_water > 100 else max(1, high_water // 8)
+
+
+def _recovery_for(degrade_at: float) -> float:
+    return 0.35 if degrade_at > 0.35 else degrade_at / 2
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, value: Any) -> Any:
+        """No key is a switch, and `port = true` would be port 1."""
+        if isinstance(value, bool):
+            raise ValueError("must not be true or false")
+        return value
 
 
 class DaemonConfig(Section):
@@ -120,12 +132,12 @@ class PullConfig(Section):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 200
     workers: Count = 250
     batch: Count = 5
-    degraded_batch: Count = 1
-    severe_batch: Count = 1
+    degraded_batch: Count = _giving_way(1, "batch")
+    severe_batch: Count = _giving_way(1, "degraded_batch")
     interval: Annotated[float, Field(gt=0, le=3600)] = 2
     max_age: Seconds = 180
     timeout: Seconds = 0
-    max_body: Annotated[int, Field(ge=1024, le=1 << 30)] = 16_777_216
+    max_body: Annotated[int, Field(ge=1, le=1 << 30)] = 16_777_216
     timezone: str = "Asia/Shanghai"
     fields: FieldNames = FieldNames()
 
@@ -141,7 +153,7 @@ class PullConfig(Section):
 
 class QueueConfig(Section):
     high_water: Count = 800
-    low_water: Count = 100
+    low_water: Count = Field(default_factory=lambda values: _low_for(values["high_water"]))
     max_age: Seconds = 280
     bucket_keys: Annotated[int, Field(ge=0, le=50_000_000)] = 200_000
     dedupe: Literal["join", "drop"] = "join"
@@ -150,9 +162,9 @@ class QueueConfig(Section):
     clean_every: Annotated[float, Field(gt=0, le=3600)] = 30
 
     @model_validator(mode="after")
-    def _low_below_high(self) -> QueueConfig:
-        if self.low_water >= self.high_water:
-            raise ValueError(f"low_water ({self.low_water}) must be below high_water ({self.high_water})")
+    def _low_not_above_high(self) -> QueueConfig:
+        if self.low_water > self.high_water:
+            raise ValueError(f"low_water ({self.low_water}) must not be above high_water ({self.high_water})")
         return self
 
 
@@ -164,8 +176,8 @@ class QueryConfig(Section):
     language: str = "zh-Hant"
     workers: Count = 50
     batch: Count = 10
-    degraded_batch: Count = 5
-    severe_batch: Count = 1
+    degraded_batch: Count = _giving_way(5, "batch")
+    severe_batch: Count = _giving_way(1, "degraded_batch")
     stale_age: Seconds = 240
     max_age: Seconds = 290
     timeout: Seconds = 0
@@ -173,7 +185,7 @@ class QueryConfig(Section):
     processing_codes: tuple[int, ...] = (1100002,)
     fault_codes: tuple[int, ...] = (1000000,)
     credit_codes: tuple[int, ...] = (1070102,)
-    max_body: Annotated[int, Field(ge=1024, le=1 << 30)] = 16_777_216
+    max_body: Annotated[int, Field(ge=1, le=1 << 30)] = 16_777_216
     body: dict[str, Any] = {
         "country": "$country",
         "shop_id": "$shop_id",
@@ -188,8 +200,8 @@ class CallbackConfig(Section):
     path: str = "/api/task/submit/v2"
     workers: Count = 20
     batch: Count = 15
-    degraded_batch: Count = 8
-    severe_batch: Count = 1
+    degraded_batch: Count = _giving_way(8, "batch")
+    severe_batch: Count = _giving_way(1, "degraded_batch")
     retries: Annotated[int, Field(ge=0, le=1000)] = 5
     retry_interval: Annotated[float, Field(gt=0, le=3600)] = 5
     max_age: Seconds = 290
@@ -216,7 +228,7 @@ class BreakerConfig(Section):
     window: Annotated[int, Field(ge=1, le=3600)] = 60
     min_samples: Count = 100
     degrade_at: Share = 0.70
-    recover_below: Share = 0.35
+    recover_below: Share = Field(default_factory=lambda values: _recovery_for(values["degrade_at"]))
     trip_after: Count = 200
     pause: Annotated[float, Field(gt=0, le=3600)] = 10
     pause_max: Annotated[float, Field(gt=0, le=3600)] = 60
@@ -241,8 +253,8 @@ class DropRateConfig(Section):
 
     @model_validator(mode="after")
     def _in_order(self) -> DropRateConfig:
-        if not self.degrade < self.trip < self.stop:
-            raise ValueError("must be in order: degrade < trip < stop")
+        if not self.degrade <= self.trip <= self.stop:
+            raise ValueError("must be in order: degrade ≤ trip ≤ stop")
         return self
 
 
@@ -285,9 +297,6 @@ class LaneConfig(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> LaneConfig:
-        ages = (self.pull.max_age, self.query.stale_age, self.query.max_age)
-        if sorted(ages) != list(ages):
-            raise ValueError("pull.max_age ≤ query.stale_age ≤ query.max_age must hold")
         for section, end in (("pull", self.source), ("query", self.provider), ("callback", self.sink)):
             if end == "http" and not getattr(self, section).url:
                 raise ValueError(f"{section}.url must be set")
@@ -327,93 +336,3 @@ class Settings(BaseSettings):
         # The file, the credentials and the environment are merged in `load`, so that a value from the
         # environment is text and nothing guesses at it: "12e4" is a token, not a number.
         return (init_settings,)
-
-
-def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read, merge and check. Raises ConfigError with one line."""
-    tree = _file_tree(path) if path is not None else {}
-    credentials = environ.get("CREDENTIALS_DIRECTORY")
-    if credentials:
-        _merge(tree, _credential_tree(Path(credentials)))
-    _merge(tree, _env_tree(environ))
-    try:
-        settings = Settings(**tree)
-    except ValidationError as error:
-        raise ConfigError(one_line(error)) from None
-    if not settings.lanes:
-        raise ConfigError("lanes: at least one lane is needed, e.g. [lanes.shopee]")
-    return settings
-
-
-def _file_tree(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def _env_tree(environ: Mapping[str, str]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for name, value in sorted(environ.items()):
-        if name.startswith(ENV_PREFIX) and name not in ENV_RESERVED:
-            _plant(tree, name.removeprefix(ENV_PREFIX).lower().split("__"), value)
-    return tree
-
-
-def _credential_tree(folder: Path) -> dict[str, Any]:
-    """systemd credentials: a file named `lanes.shopee.query.token` holds that key's value."""
-    tree: dict[str, Any] = {}
-    if folder.is_dir():
-        for file in sorted(folder.iterdir()):
-            if file.is_file():
-                _plant(tree, file.name.split("."), _credential(file))
-    return tree
-
-
-def _credential(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"{file.name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{file.name}: the credential is not UTF-8 text") from None
-
-
-def _plant(tree: dict[str, Any], path: list[str], value: str) -> None:
-    for part in path[:-1]:
-        branch = tree.setdefault(part, {})
-        if not isinstance(branch, dict):
-            raise ConfigError(f"{'.'.join(path)}: {part} is a value, not a section")
-        tree = branch
-    tree[path[-1]] = _structured(value)
-
-
-def _structured(value: str) -> Any:
-    """Lists and tables are written as in TOML; anything else stays text for the model to read."""
-    if value[:1] in "[{" and value:
-        try:
-            return tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            return value
-    return value
-
-
-def _merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
-    for key, value in over.items():
-        if isinstance(value, dict) and isinstance(tree.get(key), dict):
-            _merge(tree[key], value)
-        else:
-            tree[key] = value
-
-
-def one_line(error: ValidationError) -> str:
-    """The first problem, by its key; never the value, which may be a secret."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    what = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        what = "unknown key"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{where}: {what}{more}" if where else f"{what}{more}"

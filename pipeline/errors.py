@@ -5,6 +5,7 @@ TidegateError
 ├── CommandError        an operator's request that cannot be done, with an HTTP status
 │   ├── UnknownLane     404
 │   └── BadRequest      400
+├── JournalFault        the journal cannot be read or written now
 ├── IllegalTransition   a state machine was asked for an edge it does not have: a bug
 └── CallFailed          one call to the outside ended without an answer
     ├── Unreachable     nothing was sent: no connection, no DNS
@@ -17,6 +18,8 @@ TidegateError
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -37,13 +40,17 @@ class UnknownLane(CommandError):
     status = 404
     code = "unknown_lane"
 
-    def __init__(self, lane: str) -> None:
-        super().__init__(f"there is no lane named {lane!r}")
+    def __init__(self, lane: str, known: Iterable[str]) -> None:
+        super().__init__(f"there is no lane named {lane!r}; known: {', '.join(sorted(known))}")
 
 
 class BadRequest(CommandError):
     status = 400
     code = "bad_request"
+
+
+class JournalFault(TidegateError):
+    """The journal cannot be read or written now."""
 
 
 class IllegalTransition(TidegateError):
@@ -83,3 +90,10 @@ class BodyTooLarge(CallFailed):
 
 class Garbled(CallFailed):
     pass
+
+
+def os_reason(error: OSError) -> str:
+    """Without the address, which asyncio writes into what the system said and the caller has named."""
+    if error.errno is not None and error.errno > 0:  # those of name resolution are negative
+        return os.strerror(error.errno)
+    return error.strerror or str(error)

@@ -37,6 +37,10 @@ SIDE_CALLS_EVERY = 10.0
 STATS_LOG_EVERY = 10.0
 MINUTE = 60.0
 STEPS_KEPT = 50
+#: Of the traces that one event names.
+LISTED_MAX = 200
+#: None of these is a reason against the one ticket of a probe; a full queue has room for one more.
+PROBE_PASSES = {Reason.CREDIT, Reason.AUTH, Reason.BACKPRESSURE}
 
 RawStep = tuple[float, str, Ticket, str, int]
 
@@ -112,6 +116,7 @@ class Lane:
             self.name,
             self._clock.now(),
             query_age=config.query.stale_age,
+            again_age=config.query.max_age,
             callback_age=config.callback.max_age,
             keys_max=2 * config.queue.bucket_keys,
         )
@@ -123,10 +128,10 @@ class Lane:
             self.callback.restore(undelivered.ticket, undelivered.kept)
         for unanswered in found.unanswered:
             self._take_up(unanswered.ticket)
-        maybe_paid = sum(unanswered.maybe_paid for unanswered in found.unanswered)
+        maybe_paid = [one.ticket.trace_id for one in found.unanswered if one.maybe_paid]
         taken_up = len(found.undelivered) + len(found.unanswered)
         for tally, number in (
-            ("maybe_paid", maybe_paid),
+            ("maybe_paid", len(maybe_paid)),
             ("recovered", taken_up),
             ("pulled", found.dropped),
             (Outcome.RESTART, found.dropped),
@@ -134,14 +139,13 @@ class Lane:
             ledger.count(tally, number)
         if found.clean and not taken_up and not found.dropped:
             return {}
-        undelivered_number = len(found.undelivered)
         return {
             "unclean": not found.clean,
             "recovered": taken_up,
-            "undelivered": undelivered_number,
-            "maybe_paid": maybe_paid,
+            "undelivered": len(found.undelivered),
+            "maybe_paid": len(maybe_paid),
             "dropped": found.dropped,
-        }
+        } | ({"maybe_paid_traces": maybe_paid[:LISTED_MAX]} if maybe_paid else {})
 
     def _take_up(self, ticket: Ticket) -> None:
         self.controller.ledger.count("pulled")
@@ -181,7 +185,9 @@ class Lane:
         for task in self._services:
             task.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
-        for pool in self._pools:
+        await self.pull.pool.close()
+        await self.callback.keep_rest()
+        for pool in (self.query.pool, self.callback.pool):
             await pool.close()
         self.queue.line.close()
         self.callback.line.close()
@@ -232,7 +238,7 @@ class Lane:
         controller = self.controller
         if not (controller.held(Reason.CREDIT) or controller.held(Reason.AUTH)):
             return False
-        through = await self.query.probe()
+        through = None if controller.refused_by_upstream else await self.query.probe()
         if through is None:
             through = await self._probe_by_pulling()
         self.callback.pool.wake()  # it was no slot that asked, so nobody carries the answer on
@@ -242,13 +248,15 @@ class Lane:
         return bool(through)
 
     async def _probe_by_pulling(self) -> bool | None:
+        if self.controller.pull_gate.holds.keys() - PROBE_PASSES:
+            return False  # an operator, the journal or the end has another reason to take nothing in
         pulled = await self.pull.call(1)
         if pulled is None or pulled.verdict is not Verdict.ANSWERED:
             return False
         self.pull.take_in(pulled, 1)
-        by_pull = any(hold.by == "pull" for hold in self.controller.stages["pull"].gate.holds.values())
+        by_upstream = self.controller.refused_by_upstream
         through = await self.query.probe()
-        return True if through is None and by_pull else through
+        return True if through is None and by_upstream else through
 
     async def side_calls_once(self) -> None:
         volume, credits = await asyncio.gather(self._source.volume(), self._provider.credits())
@@ -280,6 +288,9 @@ class Lane:
 
     def _answered(self, ticket: Ticket, answer: Answer) -> None:
         self.callback.submit(ticket, answer)
+        backlog = self.callback.backlog
+        if self.controller.backlog_is_due(backlog.count, backlog.bytes):
+            self.poke()  # a quarter of a second is a hundred paid answers more
         self.pull.wake_if_room()
 
     def _step(self, stage: str, ticket: Ticket, what: str) -> None:
@@ -292,8 +303,11 @@ class Lane:
             ticket.callbacks if stage == "callback" else ticket.queries,
         )
         self._steps[stage].append(raw)
+        controller = self.controller
         if ticket.outcome is not None:
             self._journal.ended(self.name, ticket, stage)
+            if controller.success_limit_is_due():
+                self.poke()
         elif stage == "pull":
             self._journal.pulled(self.name, ticket, what)
         elif stage == "callback":
@@ -302,7 +316,6 @@ class Lane:
             step = self._told(raw)
             for listener in self._listeners:
                 listener(step)
-        controller = self.controller
         if controller.stages[stage].breaker.changed:
             self.poke()
         elif controller.pull_gate.holds or controller.query_gate.holds:
@@ -366,8 +379,8 @@ class Lane:
     async def start(self, by: str) -> None:
         self.controller.release(STAGES, Reason.STOPPED, by)
 
-    async def stop(self, by: str) -> None:
-        self.controller.hold(STAGES, Reason.STOPPED, by, "stopped by the operator", "operator")
+    async def stop(self, by: str, why: str = "stopped by the operator") -> None:
+        self.controller.hold(STAGES, Reason.STOPPED, by, why, "operator")
 
     def reconfigure(self, config: LaneConfig) -> None:
         """New thresholds and ages, from the next decision on."""
@@ -414,7 +427,7 @@ class Lane:
             },
             "counters": dict(controller.ledger.counters),
             "dropped": {str(outcome): controller.ledger.counters[outcome] for outcome in sorted(DROPPED)},
-            "drop_rate": self._drop_rate_status(),
+            "drop_rate": controller.drop_rate.status(),
             "conservation": controller.ledger.conservation(self.in_flight()),
             "credits": self.money.credits_status(now),
             "upstream": self.money.upstream_status(),
@@ -434,15 +447,4 @@ class Lane:
             "peak": room.peak,
             "processed_keys": len(self.queue.processed),
             "oldest_age": round(self.queue.oldest_age(), 1),
-        }
-
-    def _drop_rate_status(self) -> dict[str, Any]:
-        drop = self.controller.drop_rate
-        delivered, dropped = drop.numbers()
-        return {
-            "rate": round(drop.rate, 4),
-            "dropped": dropped,
-            "delivered": delivered,
-            "level": str(drop.level),
-            "judged": drop.judged,
         }

@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pipeline.config import Settings, one_line
+from pipeline.config import Settings
 from pipeline.errors import ConfigError
+from pipeline.loading import one_line
 
 #: Thresholds and ages, which the control reads anew at every decision. Pool sizes, windows, addresses and
 #: secrets are built into what runs.

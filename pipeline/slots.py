@@ -29,17 +29,23 @@ CRASH_PAUSE = 1.0
 class Turnstile:
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self.coming = 0  # let through, and not yet on their feet
 
     async def wait(self) -> None:
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        await future
+        try:
+            await future
+        finally:
+            if future.done() and not future.cancelled():
+                self.coming -= 1
 
     def notify(self, number: int = 1) -> None:
         while number > 0 and self._waiting:
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(None)
+                self.coming += 1
                 number -= 1
 
     def notify_all(self) -> None:
@@ -80,9 +86,19 @@ class SlotPool(Generic[Job]):
         return self._working
 
     def wake(self, number: int = 1) -> None:
-        """There is something to do. With all slots at work none is woken: who finishes asks for more."""
-        if self._control.busy < self._control.gate.slots:
-            self._turnstile.notify(number)
+        """There is something to do. With all slots at work none is woken: who finishes asks for more.
+
+        Nor for those who are on their way already, and will find it: many answers come in one turn of the
+        loop, and without this 1.3 slots a ticket were woken for nothing, a sixth of the engine's work.
+        """
+        free = self._control.gate.slots - self._control.busy - self._turnstile.coming
+        if free > 0:
+            self._turnstile.notify(min(number, free))
+
+    @property
+    def coming(self) -> int:
+        """Slots that were woken and are about to ask."""
+        return self._turnstile.coming
 
     def wake_all(self) -> None:
         self._turnstile.notify_all()

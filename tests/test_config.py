@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from pipeline.config import LaneConfig, Settings, load
+from pipeline.config import LaneConfig, Settings
 from pipeline.errors import ConfigError
+from pipeline.loading import load
 
 SHIPPED = Path(__file__).parent.parent / "config.toml"
 CANARY = "canary-8f2c"
@@ -114,10 +115,18 @@ def test_our_own_variables_are_not_configuration_keys(tmp_path: Path) -> None:
         (SIM_LANE + "[lanes.shopee.drop_rate]\nstop = 0.1\n", "lanes.shopee.drop_rate: must be in order"),
         (SIM_LANE + "[lanes.shopee.breaker]\npause = 90\n", "lanes.shopee.breaker: pause"),
         (SIM_LANE + "[lanes.shopee.callback]\nbody = {}\n", "lanes.shopee.callback.body:"),
-        (SIM_LANE + "[lanes.shopee.query]\nstale_age = 10\n", "lanes.shopee: pull.max_age"),
+        (SIM_LANE + "[lanes.shopee.query]\nbatch = 0\n", "lanes.shopee.query.batch: "),
+        (
+            SIM_LANE + "[lanes.shopee.query]\nbatch = 2\ndegraded_batch = 3\n",
+            "lanes.shopee: query: severe_batch",
+        ),
         ("[lanes.shopee]\n", "lanes.shopee: pull.url must be set"),
         (SIM_LANE.replace("shopee", "Shopee"), "lanes: 'Shopee'"),
         ("[daemon]\n", "lanes: at least one lane"),
+        ("[web]\nport = true\n" + SIM_LANE, "web.port: must not be true or false"),
+        ("web = 3\n" + SIM_LANE, "web: must be a section"),
+        ("lanes = 3\n", "lanes: must be a table"),
+        (SIM_LANE + "[lanes.shopee.query]\nfault_codes = 7\n", "lanes.shopee.query.fault_codes: must"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_its_key(tmp_path: Path, text: str, key: str) -> None:
@@ -125,6 +134,53 @@ def test_what_is_wrong_is_one_line_that_names_its_key(tmp_path: Path, text: str,
         load(_write(tmp_path, text), {})
     assert str(caught.value).startswith(key)
     assert "\n" not in str(caught.value)
+
+
+def test_a_default_that_depends_on_a_bad_value_is_no_second_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(_write(tmp_path, SIM_LANE + "[lanes.shopee.query]\nbatch = 0\n"), {})
+    assert "more" not in str(caught.value)
+
+
+def _lane(folder: Path, text: str, environ: dict[str, str] | None = None) -> LaneConfig:
+    return load(_write(folder, SIM_LANE + text), environ or {}).lanes["shopee"]
+
+
+@pytest.mark.parametrize("stage", ["pull", "query", "callback"])
+def test_a_small_batch_alone_is_no_contradiction(tmp_path: Path, stage: str) -> None:
+    section = getattr(_lane(tmp_path, f"[lanes.shopee.{stage}]\nbatch = 1\n"), stage)
+    assert (section.degraded_batch, section.severe_batch) == (1, 1)
+
+
+@pytest.mark.parametrize(("high", "low"), [("10", 1), ("100", 12), ("1", 1), ("101", 100)])
+def test_the_low_mark_gives_way_to_a_high_mark_below_it(tmp_path: Path, high: str, low: int) -> None:
+    environ = {"TIDEGATE_LANES__SHOPEE__QUEUE__HIGH_WATER": high}
+    assert _lane(tmp_path, "", environ).queue.low_water == low
+
+
+def test_recovery_gives_way_to_a_degrading_below_it(tmp_path: Path) -> None:
+    for degrade_at, recover_below in ((0.3, 0.15), (0.35, 0.175), (0.5, 0.35)):
+        breaker = _lane(tmp_path, f"[lanes.shopee.breaker]\ndegrade_at = {degrade_at}\n").breaker
+        assert breaker.recover_below == recover_below
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[lanes.shopee.query]\nstale_age = 3\n",
+        "[lanes.shopee.query]\nmax_age = 3\n",
+        "[lanes.shopee.callback]\nmax_age = 3\n",
+        "[lanes.shopee.queue]\nmax_age = 3\n",
+        "[lanes.shopee.pull]\nmax_age = 600\n",
+    ],
+)
+def test_every_age_can_be_set_alone(tmp_path: Path, text: str) -> None:
+    _lane(tmp_path, text)
+
+
+def test_two_levels_of_the_drop_rate_may_be_one(tmp_path: Path) -> None:
+    text = "[lanes.shopee.drop_rate]\ndegrade = 1\ntrip = 1\nstop = 1\n"
+    assert _lane(tmp_path, text).drop_rate.stop == 1
 
 
 @pytest.mark.parametrize("text", ["[daemon", "a = 1\na = 2\n", "[daemon]\nlang = zh\n"])
@@ -139,6 +195,16 @@ def test_a_file_that_is_not_toml_is_one_line_that_names_the_file(tmp_path: Path,
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
         load(tmp_path / "nowhere.toml", {})
+
+
+def test_without_any_file_it_is_said_where_one_was_looked_for() -> None:
+    with pytest.raises(ConfigError, match=r"here or in /etc/tidegate: name one with --config"):
+        load(None, {})
+
+
+def test_a_lane_that_only_a_variable_names_is_said_to_be_none_of_the_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the file has no lane shope: a variable or a credential names it"):
+        load(_write(tmp_path, SIM_LANE), {"TIDEGATE_LANES__SHOPE__QUERY__TOKEN": "any"})
 
 
 def test_an_unknown_variable_is_refused_by_its_key(tmp_path: Path) -> None:

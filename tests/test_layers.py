@@ -12,6 +12,7 @@ FLOORS = (
     {"clock", "errors", "ticket", "texts"},
     {"events", "ports"},
     {"config", "logs"},
+    {"loading"},
     {"queue", "control", "http"},
     {"slots", "minutes", "money", "reload", "systemd"},
     {"pull", "query", "callback", "journal", "alerts"},

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
+from pipeline.alerts.wording import HOLDS
 from pipeline.config import Settings
 from pipeline.control.gate import Reason
 from pipeline.reload import is_live
@@ -119,3 +120,18 @@ def test_every_link_leads_somewhere(text: str) -> None:
 def test_the_place_for_the_measured_numbers_is_marked(text: str) -> None:
     assert text.count("<!-- numbers:begin -->") == text.count("<!-- numbers:end -->") == 1
     assert text.index("<!-- numbers:begin -->") < text.index("<!-- numbers:end -->")
+
+
+@BOTH
+def test_what_the_runbook_changes_by_sighup_is_live(text: str) -> None:
+    live = {key.split(".")[-1] for key in known_keys(Settings) if is_live(key)}
+    steps = re.findall(r"^- \*\*.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    changed = [key for step in steps if "SIGHUP" in step for key in re.findall(r"`[\w.<>]*?(\w+)`", step)]
+    assert changed
+    assert [key for key in changed if key not in live] == []
+
+
+@BOTH
+def test_every_hold_that_is_alerted_is_named_among_the_alerts(text: str) -> None:
+    alerts = text.split("tidegate alert test")[1].split("\n## ")[0]
+    assert {f"#hold-{reason}" for reason in HOLDS} - set(links(alerts)) == set()

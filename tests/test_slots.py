@@ -113,6 +113,21 @@ def test_a_word_to_an_empty_turnstile_is_not_kept():
     assert run_virtual(main)
 
 
+def test_who_was_let_through_is_coming_until_on_its_feet_also_if_it_is_ended_on_the_way():
+    async def main(clock: VirtualClock) -> None:
+        turnstile = Turnstile()
+        tasks = [asyncio.create_task(turnstile.wait()) for _ in range(3)]
+        await clock.sleep(1)
+        turnstile.notify(2)
+        assert turnstile.coming == 2
+        tasks[0].cancel()
+        tasks[2].cancel()
+        await clock.sleep(1)
+        assert turnstile.coming == 0, "one that was never let through was never coming"
+
+    run_virtual(main)
+
+
 # -- slots -----------------------------------------------------------------------------------------
 
 
@@ -199,6 +214,20 @@ def test_a_wake_for_more_jobs_than_there_are_slots_wakes_each_once():
         made.put(*"abcdefg")
         await clock.sleep(10)
         assert [at for at, _ in made.began] == [1.0] * 3 + [2.0] * 3 + [3.0]
+
+
+def test_nobody_is_woken_for_a_job_that_a_slot_on_its_way_will_find():
+    @bench(10, slots=2)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        await clock.sleep(1)
+        made.asked = 0
+        for number in range(6):
+            made.put(f"job {number}")
+        assert made.pool.coming == 2
+        await clock.sleep(0.5)
+        assert (made.asked, made.pool.coming) == (2, 0)
+        await clock.sleep(10)
+        assert [job for _, job in made.began] == [f"job {number}" for number in range(6)]
 
 
 def test_calls_from_before_the_breaker_opened_do_not_keep_the_others_asleep():

@@ -54,3 +54,24 @@ def test_every_alerted_hold_has_its_texts() -> None:
 
 def test_every_kind_of_event_has_its_text() -> None:
     assert {f"event.{kind}" for kind in Kind} <= Texts("zh").keys()
+
+
+@pytest.mark.parametrize(
+    ("group", "said", "told"),
+    [
+        ("detail", "200 faults in a row", "连续 200 次故障"),
+        ("detail", "credit is out: code 7: none", "额度用尽：code 7: none"),
+        ("detail", "nobody has words for this", "nobody has words for this"),
+        ("releases", "operator, or after 60 s", "人工，或 60 秒后"),
+        ("releases", "by itself below half", "降到一半以下自动"),
+        ("releases", "by itself below 100", "低于 100 自动"),
+    ],
+)
+def test_what_the_daemon_says_is_retold_in_the_readers_language(group: str, said: str, told: str) -> None:
+    assert Texts("zh").retold(group, said) == told
+    assert Texts("en").retold(group, said) == said
+
+
+def test_who_did_it_is_named_in_the_readers_language() -> None:
+    named = [Texts("zh").who(by) for by in ("api ::1", "drop rate", "query", "SIGTERM")]
+    assert named == ["接口 ::1", "丢弃率过高", "查询", "SIGTERM"]

@@ -75,8 +75,6 @@ class WecomAlerts:
         self._key = config.key.get_secret_value()
         self._deaf = not self._key
         register_secret(self._key)
-        if self._deaf:
-            log.warning("no WeCom key configured: alerts go to the log only")
         bus.subscribe(self._hear)
 
     # What happened → outbox. Called by whoever publishes: must not raise, must not wait.
@@ -111,6 +109,8 @@ class WecomAlerts:
     # Outbox → robot.
 
     async def run(self) -> None:
+        if self._deaf:
+            log.warning("no WeCom key configured: alerts go to the log only")
         while True:
             self._wake.clear()
             delay = await self.run_once()

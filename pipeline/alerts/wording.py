@@ -20,7 +20,7 @@ DETAIL_CHARS_MAX = 300
 #: Holds that people must hear of. An operator's own pause is no news to the operator.
 HOLDS = frozenset({"backpressure", "drop_rate", "credit", "auth", "callback_backlog", "journal"})
 #: The hard stop: nothing moves until somebody comes.
-JOURNAL_LOSSES = frozenset({"set_aside", "log_damaged", "rows_lost"})
+JOURNAL_LOSSES = frozenset({"set_aside", "gone", "log_damaged", "rows_lost", "unclaimed"})
 URGENT = frozenset({"drop_rate"})
 #: Two stages may be in such trouble at once, and each is news.
 OF_A_STAGE = frozenset({"breaker", "tls", "too_large", "descriptors"})
@@ -93,7 +93,7 @@ class Wording:
 
     def _clock_skew(self, event: Event) -> Alert | None:
         offset = _float(event.detail.get("offset"))
-        likely = event.detail.get("likely") or "?"
+        likely = self._texts.retold("detail", str(event.detail.get("likely") or "?"))
         edge = Edge.FIRE if offset else Edge.RECOVER
         values = {"offset": self._texts.duration(abs(offset)), "likely": likely}
         return self._alert(event, "clock_skew", edge, values)
@@ -116,8 +116,9 @@ class Wording:
     def _started(self, event: Event) -> Alert | None:
         if not event.detail.get("unclean"):
             return None
+        counts = ("recovered", "undelivered", "maybe_paid", "dropped")
         return self._alert(
-            event, "restart", Edge.ONCE, {"recovered": _number(event.detail.get("recovered", 0))}
+            event, "restart", Edge.ONCE, {name: _number(event.detail.get(name, 0)) for name in counts}
         )
 
     def _alert(
@@ -134,7 +135,8 @@ class Wording:
         lines = []
         why = str(event.detail.get("why") or event.detail.get("detail") or "")
         if edge is not Edge.RECOVER and why:
-            lines.append(self._texts.say("alert.detail", detail=why[:DETAIL_CHARS_MAX]))
+            told = self._texts.retold("detail", why)[:DETAIL_CHARS_MAX]
+            lines.append(self._texts.say("alert.detail", detail=told))
         if edge is not Edge.RECOVER and event.detail.get("fault"):
             fault = str(event.detail["fault"])[:DETAIL_CHARS_MAX]
             lines.append(self._texts.say("alert.fault", fault=fault))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from pipeline.clock import Clock
 from pipeline.config import LaneConfig
 from pipeline.control.controller import Controller
+from pipeline.errors import JournalFault
 from pipeline.ports import Recorder, Sink
 from pipeline.queue.line import Line
 from pipeline.queue.ticket_queue import TicketQueue
 from pipeline.slots import SlotPool
 from pipeline.ticket import Answer, Outcome, Receipt, Stored, Ticket, Verdict
+
+#: For answers in hand to reach the disk at the end.
+KEEP_SECONDS = 3.0
+#: For a disk that cannot be read now.
+READ_AGAIN_AFTER = 1.0
 
 StepSink = Callable[[str, Ticket, str], None]
 
@@ -133,6 +141,20 @@ class CallbackStage:
         self.backlog.add_stored(kept.size)
         self.line.put(ticket)
 
+    async def keep_rest(self) -> None:
+        """The end has come: answers in hand go to disk, or the next run would have to pay for them again."""
+        with suppress(TimeoutError):  # a disk in trouble must not hold up the end
+            async with asyncio.timeout(KEEP_SECONDS):
+                while sum(map(self._keep, (*self.calling, *self.line))):
+                    await self._journal.flush()  # makes room for those that found none
+
+    def _keep(self, ticket: Ticket) -> bool:
+        """True if its answer is on its way to disk only now."""
+        if ticket.answer is None or ticket.kept is not None:
+            return False
+        ticket.kept = self._journal.keep(ticket, ticket.answer)
+        return ticket.kept is not None
+
     def spill(self) -> None:
         """Answers that wait for a later try leave memory when there are too many; the disk has them."""
         bound = self.config.callback.backlog_bytes // 2
@@ -178,8 +200,16 @@ class CallbackStage:
 
     async def _work(self, ticket: Ticket) -> float:
         try:
-            answer = ticket.answer or await self._bring_back(ticket)
+            answer, saving = ticket.answer, self._journal.saving(ticket)
+            if saving is not None or answer is None:
+                answer = await self._wait_for_disk(ticket, saving)
+                if not self._fits(ticket):
+                    return 0.0
             receipt = await self._call(ticket, answer) if answer else None
+        except JournalFault:
+            # Its answer is on disk, and the disk will be read again; until then it is only late.
+            self.line.delay(ticket, READ_AGAIN_AFTER)
+            return 0.0
         finally:
             self.calling.pop(ticket, None)
         if receipt is None:
@@ -187,6 +217,13 @@ class CallbackStage:
         else:
             self._follow(ticket, receipt)
         return 0.0
+
+    async def _wait_for_disk(self, ticket: Ticket, saving: Awaitable[None] | None) -> Answer | None:
+        """Its answer is still on the way there, or must come back from there."""
+        if saving is None:
+            return await self._bring_back(ticket)
+        await saving
+        return ticket.answer
 
     async def _bring_back(self, ticket: Ticket) -> Answer | None:
         answer = await self._journal.fetch(ticket.kept)
@@ -243,8 +280,7 @@ class CallbackStage:
         if ticket.age(self._clock.now()) + wait > self.config.callback.max_age:
             self._end(ticket, Outcome.RETRY_EXPIRED)
         else:
-            if ticket.answer is not None and ticket.kept is None:
-                ticket.kept = self._journal.keep(ticket, ticket.answer)
+            self._keep(ticket)
             self.line.delay(ticket, wait)
 
     def _end(self, ticket: Ticket, outcome: Outcome) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import resource
 import ssl
@@ -19,7 +18,11 @@ from zoneinfo import ZoneInfo
 
 import pipeline
 from pipeline.clock import SystemClock
-from pipeline.config import ENV_PREFIX, ENV_RESERVED, LaneConfig, Settings
+from pipeline.config import LaneConfig, Settings
+from pipeline.errors import ConfigError
+from pipeline.loading import ENV_PREFIX, ENV_RESERVED
+from pipeline.ports import own_end
+from pipeline.sim.scenarios import find_script
 from pipeline.texts import Texts
 
 REACH_TIMEOUT = 5.0
@@ -55,7 +58,15 @@ class Checks:
         self._texts = texts
 
     async def run(self) -> list[Finding]:
-        local = [self._config(), *self._clock(), *self._permissions(), self._data_dir(), self._files()]
+        local = [
+            self._config(),
+            *self._scenarios(),
+            *self._secrets(),
+            *self._clock(),
+            *self._permissions(),
+            self._data_dir(),
+            self._files(),
+        ]
         outside = await asyncio.gather(*self._ends(), self._wecom())
         return [*local, *outside]
 
@@ -69,6 +80,24 @@ class Checks:
         if self._path is None:
             return self._found("!", "check.config", "check.config.none")
         return Finding("✓", self._texts.say("check.config"), str(self._path))
+
+    def _scenarios(self) -> Iterator[Finding]:
+        for name, lane in self._settings.lanes.items():
+            try:
+                find_script(lane.sim.scenario)
+            except ConfigError as error:
+                yield Finding("✗", self._texts.say("check.config"), f"lanes.{name}.sim.{error}")
+
+    def _secrets(self) -> Iterator[Finding]:
+        """Ends over HTTP mostly want them, and without them every call would be a fault."""
+        for name, lane in self._settings.lanes.items():
+            wanted = (
+                (lane.source, "pull.phone", lane.pull.phone),
+                (lane.provider, "query.token", lane.query.token),
+            )
+            for end, key, secret in wanted:
+                if end == "http" and not secret.get_secret_value():
+                    yield self._found("!", "check.secrets", "check.secrets.empty", key=f"lanes.{name}.{key}")
 
     def _clock(self) -> Iterator[Finding]:
         now = SystemClock().now()
@@ -92,7 +121,7 @@ class Checks:
 
     def _data_dir(self) -> Finding:
         folder = Path(self._settings.daemon.data_dir)
-        nearest = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        nearest = next(each for each in (folder, *folder.absolute().parents) if os.path.exists(each))
         usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
         key = "check.data.ok" if usable else "check.data.bad"
         return self._found("✓" if usable else "✗", "check.data", key, path=folder)
@@ -109,21 +138,22 @@ class Checks:
 
     def _ends(self) -> Iterator[Any]:
         for name, lane in self._settings.lanes.items():
-            for section, end in (("pull", lane.source), ("query", lane.provider), ("callback", lane.sink)):
-                yield self._end(
-                    f"{name} {self._texts.name('stage', section)}", end, getattr(lane, section).url
-                )
+            for section, role in (("pull", "source"), ("query", "provider"), ("callback", "sink")):
+                label = f"{name} {self._texts.name('stage', section)}"
+                yield self._end(label, role, getattr(lane, role), getattr(lane, section).url)
 
-    async def _end(self, label: str, end: str, url: str) -> Finding:
+    async def _end(self, label: str, role: str, end: str, url: str) -> Finding:
         if end == "sim":
             return self._found("✓", label, "check.end.simulated")
         if end == "http":
             return await self._reach(label, url, "✗")
         try:
-            module, _, name = end.partition(":")
-            getattr(importlib.import_module(module), name)
+            own_end(role, end)
+        except ConfigError as error:
+            return Finding("✗", label, str(error))
         except Exception as error:  # the module is the user's own: anything may be wrong in it
-            return self._found("✗", label, "check.end.custom_bad", name=end, why=type(error).__name__)
+            why = f"{type(error).__name__}: {error}"
+            return self._found("✗", label, "check.end.custom_bad", name=end, why=why)
         return self._found("✓", label, "check.end.custom", name=end)
 
     async def _wecom(self) -> Finding:

@@ -25,11 +25,12 @@ from pipeline.cli.table import clean, pad, width
 from pipeline.cli.trace import trace
 from pipeline.clock import SystemClock
 from pipeline.config import Settings
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, os_reason
 from pipeline.events import Bus
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(version)s")
 def main() -> None:
     """Tidegate: pull, query, call back, within the deadline."""
 
@@ -46,8 +47,26 @@ def run(config: Path | None) -> None:
         raise BadConfig(str(error)) from None
 
 
+def _known_scenario(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    from pipeline.sim.scenarios import find_script
+
+    try:
+        return find_script(name).name
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+scenario_option = click.option(
+    "--scenario",
+    default="calm",
+    show_default=True,
+    callback=_known_scenario,
+    help="What goes wrong in the simulated world; one that is unknown lists all.",
+)
+
+
 @main.command()
-@click.option("--scenario", default="calm", show_default=True, help="What goes wrong in the simulated world.")
+@scenario_option
 @click.option(
     "--rate", type=click.FloatRange(0, 100_000), default=20.0, show_default=True, help="Tickets a second."
 )
@@ -70,23 +89,21 @@ def demo(scenario: str, rate: float, seconds: float | None, port: int) -> None:
 
 
 @main.command()
-@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=9100, show_default=True, help="0 = any free port."
 )
 @click.option(
     "--rate", type=click.FloatRange(0, 100_000), default=20.0, show_default=True, help="Tickets a second."
 )
-@click.option("--scenario", default="calm", show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True)
+@scenario_option
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same world.")
 def sim(host: str, port: int, rate: float, scenario: str, seed: int) -> None:
     """Serve the simulated upstream, provider and callback receiver over HTTP."""
     try:
         asyncio.run(_serve_sim(host, port, rate, scenario, seed))
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from None
     except OSError as error:
-        raise Failed(f"{host}:{port}: {error.strerror or error}") from None
+        raise Failed(f"cannot listen on {host}:{port}: {os_reason(error)}") from None
 
 
 async def _serve_sim(host: str, port: int, rate: float, scenario: str, seed: int) -> None:
@@ -166,6 +183,8 @@ def service(config: Path | None) -> None:
     """Print a systemd unit for this installation."""
     path = (find_config(config) or SYSTEM_CONFIG).absolute()
     command = unit.own_command()
+    if not os.path.isfile(path):
+        click.echo(texts_for(None).say("cli.service.no_config", path=path), err=True)
     for hidden in unit.hidden_paths(command, path):
         click.echo(texts_for(None).say("cli.service.home", path=hidden), err=True)
     click.echo(unit.fill_in(unit.unit_file().read_text(encoding="utf-8"), command, path), nl=False)

@@ -54,7 +54,9 @@ def status(daemon: Remote, as_json: bool, watch: bool, lane: str | None) -> None
 @click.command()
 @remote_options
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until Ctrl-C.")
-@click.option("--limit", type=click.IntRange(1, EVENTS_MAX), default=50, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1, EVENTS_MAX), default=50, show_default=True, help="How many at first."
+)
 @click.option("--lane", help="Only this lane.")
 def events(daemon: Remote, as_json: bool, follow: bool, limit: int, lane: str | None) -> None:
     """Show recent events, oldest first."""

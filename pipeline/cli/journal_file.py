@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pipeline.cli.outcome import BadConfig, Failed
 from pipeline.config import Settings
-from pipeline.errors import ConfigError, TidegateError
+from pipeline.errors import ConfigError, JournalFault, TidegateError
 from pipeline.journal.opening import connect_reader
 from pipeline.journal.schema import refuse_newer, version
-from pipeline.journal.trouble import JournalFault, in_words
+from pipeline.journal.trouble import in_words
 from pipeline.texts import Texts
 
 BUSY_SECONDS = 10.0
@@ -26,11 +26,15 @@ def journal_path(settings: Settings) -> Path:
 
 def existing_journal(settings: Settings, texts: Texts) -> Path:
     path = journal_path(settings)
-    if path.is_file():
-        return path
-    if settings.journal.level == "off":
-        raise Failed(texts.say("cli.journal.off"))
-    raise Failed(texts.say("cli.journal.none", path=path))
+    try:
+        path.open("rb").close()
+    except FileNotFoundError:
+        off = settings.journal.level == "off"
+        raise Failed(texts.say("cli.journal.off" if off else "cli.journal.none", path=path)) from None
+    except OSError as error:
+        # A service's journal is its own user's: SQLite would only say that it cannot be opened.
+        raise Failed(texts.say("cli.journal.failed", why=f"{path}: {in_words(error)}")) from None
+    return path
 
 
 @contextmanager

@@ -15,8 +15,8 @@ Command = Callable[..., None]
 
 config_option = click.option(
     "--config",
-    type=click.Path(path_type=Path),
-    help="Configuration file (else TIDEGATE_CONFIG, ./config.toml).",
+    type=click.Path(path_type=Path, readable=False),  # one that cannot be read is a bad configuration: 78
+    help="Configuration file (else TIDEGATE_CONFIG, ./config.toml, /etc/tidegate/config.toml).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

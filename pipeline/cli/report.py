@@ -55,7 +55,9 @@ class DayOfLane:
 @click.command()
 @config_option
 @json_option
-@click.option("--day", type=click.DateTime(["%Y-%m-%d"]), help="YYYY-MM-DD; today if absent.")
+@click.option(
+    "--day", type=click.DateTime(["%Y-%m-%d"]), metavar="YYYY-MM-DD", help="Where the lane is; else today."
+)
 def report(config: Path | None, as_json: bool, day: datetime | None) -> None:
     """Show what a day was like: deliveries, drops, money, holds."""
     if day is not None and day.year not in YEARS:

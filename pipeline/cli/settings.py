@@ -12,8 +12,9 @@ import click
 
 from pipeline.cli.client import Client
 from pipeline.cli.outcome import BadConfig
-from pipeline.config import Settings, load
+from pipeline.config import Settings
 from pipeline.errors import ConfigError
+from pipeline.loading import load
 from pipeline.texts import Texts
 
 SYSTEM_CONFIG = Path("/etc/tidegate/config.toml")
@@ -26,7 +27,8 @@ def find_config(given: Path | None, environ: Mapping[str, str] = os.environ) -> 
         return given
     if environ.get("TIDEGATE_CONFIG"):
         return Path(environ["TIDEGATE_CONFIG"])
-    return next((path for path in (Path("config.toml"), SYSTEM_CONFIG) if path.is_file()), None)
+    # One that may not even be looked at is none to go by; `os.path` says so where `Path.is_file` would raise.
+    return next((path for path in (Path("config.toml"), SYSTEM_CONFIG) if os.path.isfile(path)), None)
 
 
 def load_or_exit(path: Path | None) -> Settings:

@@ -51,20 +51,24 @@ def _holds(lane: Mapping[str, Any], texts: Texts, now: float) -> list[str]:
     columns = ("stage", "hold", "since", "by", "releases")
     rows: list[list[object]] = [[texts.say(f"cli.status.{column}") for column in columns]]
     for stage, holds in _part(lane, "holds").items():
-        for hold in holds or ():
-            reason = texts.name("reason", hold.get("reason", NONE))
-            detail = f"{reason}: {hold['detail']}" if hold.get("detail") else reason
-            since = _moment(hold.get("since"), now, texts)
-            rows.append(
-                [
-                    texts.name("stage", stage),
-                    detail,
-                    since,
-                    hold.get("by") or NONE,
-                    hold.get("releases") or NONE,
-                ]
-            )
+        rows += [
+            [
+                texts.name("stage", stage),
+                _why(hold, texts),
+                _moment(hold.get("since"), now, texts),
+                texts.who(str(hold.get("by") or NONE)),
+                texts.retold("releases", str(hold.get("releases") or NONE)),
+            ]
+            for hold in holds or ()
+        ]
     return ["", *table(rows)] if len(rows) > 1 else []
+
+
+def _why(hold: Mapping[str, Any], texts: Texts) -> str:
+    """What an operator typed is his own; the rest is the daemon's and can be retold."""
+    reason, detail = hold.get("reason", NONE), str(hold.get("detail") or "")
+    said = detail if reason == "manual" else texts.retold("detail", detail)
+    return f"{texts.name('reason', reason)}: {said}" if said else texts.name("reason", reason)
 
 
 def _facts(lane: Mapping[str, Any], texts: Texts) -> list[str]:
@@ -132,7 +136,9 @@ def _credits(credits: Mapping[str, Any], texts: Texts) -> str:
 
 def render_event(event: Mapping[str, Any]) -> str:
     when = local(as_float(event.get("at"))).strftime("%Y-%m-%d %H:%M:%S")
-    detail = " ".join(f"{name}={value}" for name, value in _part(event, "detail").items())
+    detail = " ".join(
+        f"{name}={_plain(value)}" for name, value in _part(event, "detail").items() if value != ""
+    )
     where = "/".join(str(event[name]) for name in ("lane", "stage") if event.get(name))
     cells = [
         when,
@@ -142,6 +148,10 @@ def render_event(event: Mapping[str, Any]) -> str:
         clean(detail),
     ]
     return "  ".join(cell for cell in cells if cell).rstrip()
+
+
+def _plain(value: object) -> object:
+    return ",".join(map(str, value)) or NONE if isinstance(value, list) else value
 
 
 def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:

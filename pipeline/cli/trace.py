@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import groupby
@@ -61,7 +62,7 @@ def _find(daemon: Remote, wanted: dict[str, str]) -> Mapping[str, Any]:
     except DaemonUnreachable:
         # What a daemon has left behind can be told while it is down, too.
         path = journal_path(daemon.own) if daemon.own is not None else None
-        if path is None or not path.is_file():
+        if path is None or not os.access(path, os.R_OK):
             raise
     click.echo(daemon.texts.say("cli.trace.from_file", url=daemon.client.url, path=path), err=True)
     return _read(path, daemon.texts, wanted)

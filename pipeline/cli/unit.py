@@ -21,21 +21,28 @@ def unit_file() -> Path:
     return shipped if shipped.is_file() else package.parent / "scripts" / "tidegate.service"
 
 
-def own_command() -> str:
+def own_command() -> list[str]:
     """How this very program would be started again."""
     beside = Path(sys.executable).with_name("tidegate")
     if beside.is_file():
-        return str(beside)
-    return shutil.which("tidegate") or f"{sys.executable} -m pipeline"
+        return [str(beside)]
+    found = shutil.which("tidegate")
+    return [found] if found else [sys.executable, "-m", "pipeline"]
 
 
-def fill_in(unit: str, command: str, config: Path) -> str:
-    # systemd reads % as the start of a specifier
-    paths = {SHIPPED_COMMAND: command, SHIPPED_CONFIG: str(config)}
-    for shipped, ours in paths.items():
-        unit = unit.replace(shipped, ours.replace("%", "%%"))
-    return unit
+def fill_in(unit: str, command: list[str], config: Path) -> str:
+    unit = unit.replace(SHIPPED_COMMAND, " ".join(map(_word, command)))
+    return unit.replace(SHIPPED_CONFIG, _word(str(config)))
 
 
-def hidden_paths(command: str, config: Path) -> list[str]:
-    return [path for path in (command, str(config)) if path.startswith(HOMES)]
+def _word(text: str) -> str:
+    """As systemd reads it: % begins a specifier, and a space ends a word that is not quoted."""
+    text = text.replace("%", "%%")
+    if not any(char in text for char in " \t\"'\\"):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def hidden_paths(command: list[str], config: Path) -> list[str]:
+    return [path for path in (*command, str(config)) if path.startswith(HOMES)]

@@ -5,7 +5,8 @@ twice as many whenever the last one came back full, fewer as they come back empt
 
 The mark is `high_water`, or less where that many could not be served in time: at 5 answers a second,
 800 waiting tickets that were already three minutes old when pulled would all die in the queue. It is
-learned from how fast tickets leave, and starts low: 100 tickets show within a second how fast that is.
+learned from how fast tickets leave, and starts low: 100 tickets show within a second how fast that is. A
+`high_water` that low or lower is simply the mark.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ _EXIT_WINDOW = 30
 _AGAIN_WEIGHT = 0.01
 #: The most that upstreams commonly hand out at once, whatever the limit asked for.
 _YIELD_FIRST = 50
+#: So few may wait without anybody knowing how fast they leave.
+_MARK_FIRST = 100
 #: However slow it goes, this many may wait, or a mistaken estimate could never be put right.
 _MARK_MIN = 10
 
@@ -38,12 +41,12 @@ class Room:
         self._rate = 0.0
         self.reserved = 0
         self.reservations = 0  # how many there were
-        self.mark = config.queue.low_water
+        self.mark = self._mark_first
         self.peak = 0
 
     def reconfigure(self, config: LaneConfig) -> None:
         self._high_water = config.queue.high_water
-        self._low_water = config.queue.low_water
+        self._mark_first = min(self._high_water, max(config.queue.low_water, _MARK_FIRST))
         self._pull_age = config.pull.max_age
         self._stale_age = config.query.stale_age
 
@@ -65,8 +68,8 @@ class Room:
         return self.mark - depth - self.reserved >= self._worth_asking()
 
     def _worth_asking(self) -> int:
-        """A pull per freed place would be a thousand pulls for one ticket each."""
-        return min(self.expected, max(1, self.mark // 4))
+        """A pull per freed place would be a thousand pulls for one ticket each; a small queue is filled."""
+        return 1 if self.mark < _MARK_FIRST else min(self.expected, self.mark // 4)
 
     def is_full(self, depth: int) -> bool:
         """No room even when every pull under way has come back empty."""
@@ -113,7 +116,7 @@ class Room:
         self.mark = min(self.mark, self._high_water)
         if not served:
             # Nobody is asking: what waits here only grows old. Upstream may have others to give it to.
-            self.mark = min(self.mark, self._low_water + self._low_water // 4)
+            self.mark = min(self.mark, self._mark_first + self._mark_first // 4)
 
     def _servable(self, now: float) -> float:
         """How many can leave before the oldest is too old. While nobody pulls, they grow older upstream."""

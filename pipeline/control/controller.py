@@ -203,11 +203,13 @@ class Controller:
         room, config = self.room, self.config.queue
         query = self.stages["query"]
         room.tick(now, snapshot.depth, query.busy, query.gate.is_open and not self._out_of_order())
-        held = Reason.BACKPRESSURE in self.stages["pull"].gate.holds
+        held = Reason.BACKPRESSURE in self.pull_gate.holds
         full = snapshot.depth >= config.low_water and room.is_full(self.depth_ahead(snapshot.depth))
         flowing = room.reservations != self._reservations_seen
         self._reservations_seen = room.reservations
-        self._full_since = (self._full_since or now) if full and not flowing else None
+        # Held by something else, no pull has looked for room, so none has found that there is none.
+        looking = self.pull_gate.is_open and not flowing
+        self._full_since = (self._full_since or now) if full and looking else None
         # A queue that is full but flowing is paced by its reservations; a hold would let it run dry to
         # the low mark. Measured at 1,000 tickets/s offered: 505/s delivered with it, 727/s without.
         stuck = self._full_since is not None and now - self._full_since >= self.config.pull.interval
@@ -228,10 +230,8 @@ class Controller:
         return depth < self.config.queue.low_water and Reason.BACKPRESSURE in self.pull_gate.holds
 
     def _tick_backlog(self, snapshot: Snapshot) -> None:
-        fill = self._backlog_fill(snapshot.backlog_count, snapshot.backlog_bytes)
-        held = Reason.CALLBACK_BACKLOG in self.query_gate.holds
         numbers = {"count": snapshot.backlog_count, "megabytes": round(snapshot.backlog_bytes / 1e6, 1)}
-        if not held and fill > 1:
+        if self.backlog_is_due(snapshot.backlog_count, snapshot.backlog_bytes):
             text = f"{numbers['count']} answers undelivered, {numbers['megabytes']} MB"
             self.hold(
                 ("query",),
@@ -241,7 +241,7 @@ class Controller:
                 "by itself below half",
                 extra=numbers,
             )
-        elif held and self.backlog_is_over(snapshot.backlog_count, snapshot.backlog_bytes):
+        elif self.backlog_is_over(snapshot.backlog_count, snapshot.backlog_bytes):
             self.release(("query",), Reason.CALLBACK_BACKLOG, "callback", numbers)
 
     def _backlog_fill(self, count: int, size: int) -> float:
@@ -252,18 +252,24 @@ class Controller:
             fill *= BACKLOG_CAUTION
         return fill
 
+    def backlog_is_due(self, count: int, size: int) -> bool:
+        return self._backlog_fill(count, size) > 1 and Reason.CALLBACK_BACKLOG not in self.query_gate.holds
+
     def backlog_is_over(self, count: int, size: int) -> bool:
         if Reason.CALLBACK_BACKLOG not in self.query_gate.holds:
             return False
         return self._backlog_fill(count, size) < 0.5 and self.stages["callback"].breaker.mode is not Mode.OPEN
 
     def _tick_success_limit(self) -> None:
-        limit = self.config.callback.success_limit
-        if Reason.SUCCESS_LIMIT in self.stages["pull"].gate.holds:
-            return
-        if limit and self.ledger.counters[Outcome.DELIVERED] - self._success_mark >= limit:
-            text = f"{limit} deliveries reached"
+        if self.success_limit_is_due():
+            text = f"{self.config.callback.success_limit} deliveries reached"
             self.hold(("pull",), Reason.SUCCESS_LIMIT, "success limit", text, "operator")
+
+    def success_limit_is_due(self) -> bool:
+        limit = self.config.callback.success_limit
+        if not limit or Reason.SUCCESS_LIMIT in self.pull_gate.holds:
+            return False
+        return self.ledger.counters[Outcome.DELIVERED] - self._success_mark >= limit
 
     def _tick_timed_holds(self, now: float) -> None:
         for name, stage in self.stages.items():
@@ -346,6 +352,12 @@ class Controller:
 
     def held(self, reason: Reason) -> bool:
         return any(reason in stage.gate.holds for stage in self.stages.values())
+
+    @property
+    def refused_by_upstream(self) -> bool:
+        """Then upstream is probed: the provider's answer to a waiting ticket would say nothing about it."""
+        hold = self.pull_gate.holds.get(Reason.AUTH)
+        return hold is not None and hold.by == "pull"
 
     # -- operators ---------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ breaker is open, and the level rises only when something was dropped since the l
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from pipeline.config import DropRateConfig
 from pipeline.control.health import Window
@@ -73,7 +74,8 @@ class DropRate:
         rises = _ORDER.index(found) > _ORDER.index(self.level)
         if rises and not self._fresh_drops:
             return False
-        self._fresh_drops = 0
+        if self.judged:  # drops that nobody could judge yet are still news when somebody can
+            self._fresh_drops = 0
         changed, self.level = found is not self.level, found
         return changed
 
@@ -86,6 +88,16 @@ class DropRate:
         if rate >= config.trip:
             return Level.TRIP
         return Level.DEGRADE if rate >= config.degrade else Level.OK
+
+    def status(self) -> dict[str, Any]:
+        delivered, dropped = self.numbers()
+        return {
+            "rate": round(self.rate, 4),
+            "dropped": dropped,
+            "delivered": delivered,
+            "level": str(self.level),
+            "judged": self.judged,
+        }
 
     def restart(self) -> None:
         self._window.clear()

@@ -9,6 +9,7 @@ def limits(config: LaneConfig) -> dict[str, float]:
     breaker, drop = config.breaker, config.drop_rate
     return {
         "breaker_window": breaker.window,
+        "min_samples": breaker.min_samples,
         "recover_below": breaker.recover_below,
         "degrade_at": breaker.degrade_at,
         "trip_after": breaker.trip_after,

@@ -21,7 +21,7 @@ def table(config: LaneConfig) -> dict[tuple[str, Mode], int]:
         slots[stage, Mode.DEGRADED] = section.workers * section.degraded_batch
         slots[stage, Mode.SEVERE] = section.workers * section.severe_batch
         slots[stage, Mode.OPEN] = 0
-        slots[stage, Mode.HALF_OPEN] = config.breaker.trials
+        slots[stage, Mode.HALF_OPEN] = min(config.breaker.trials, slots[stage, Mode.NORMAL])
     return slots
 
 

@@ -37,7 +37,7 @@ class StageControl:
         self._slots = slots
         self._generation = self.breaker.generation
         self.troubles_told: set[str] = set()
-        self._median: float = 0.0
+        self.median = 0.0  # of this stage's own call times, refreshed with the tick; 0 while unknown
 
     def may_start(self) -> bool:
         gate, breaker = self.gate, self.breaker
@@ -90,11 +90,6 @@ class StageControl:
             self.hung -= 1
         self._ended += 1
 
-    @property
-    def median(self) -> float:
-        """This stage's own median call time, refreshed with the tick; 0 while unknown."""
-        return self._median
-
     def tick(self, now: float, lag: float = 0.0) -> None:
         self.latency.slide(now)
         self.meter.record(now, count=self._ended)
@@ -108,7 +103,7 @@ class StageControl:
         self.breaker.tick(now)
         self._write_off()
         median = self.latency.quantiles(0.5)[0]
-        self._median = median or 0.0
+        self.median = median or 0.0
         self.limiter.tick(now, median, lag)
 
     def status(self, mode: Mode, now: float) -> dict[str, Any]:

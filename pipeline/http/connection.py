@@ -90,6 +90,9 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             timer.cancel()
             self._waiter = None
+            # A failed call's error knows this frame. If the frame still knew the error, the two of them would
+            # keep the request's 100 KB until the collector comes by.
+            del waiter
 
     def abort(self) -> None:
         self.usable = False
@@ -109,8 +112,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
-        waiter = self._waiter
-        if waiter is None or waiter.done():
+        # No name for it here: an error raised below knows this frame, see `exchange`.
+        if self._waiter is None or self._waiter.done():
             # Nobody asked: whatever this is, it must not become the answer to the next request.
             self.abort()
             return

@@ -16,11 +16,11 @@ from typing import TypeVar
 import aiosqlite
 
 from pipeline.clock import Clock
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, JournalFault
 from pipeline.journal.limits import Limits
-from pipeline.journal.opening import Opening, Start, connect_reader
+from pipeline.journal.opening import Opening, Start, connect_reader, identity
 from pipeline.journal.seal import Seal
-from pipeline.journal.trouble import JournalFault, in_words
+from pipeline.journal.trouble import Gone, in_words
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -58,9 +58,11 @@ class Database:
         self._writer: _Threaded | None = None
         self._reader: _Threaded | None = None
         self._suspect = ""
+        self.generation = 0  # how often it was opened
         self._connecting = asyncio.Lock()
         self.seal: Seal | None = None
         self._lock: int | None = None
+        self._file = (0, 0)
 
     async def open(self) -> Start:
         """Raises ConfigError if it cannot be used at all, JournalFault if not now."""
@@ -70,13 +72,15 @@ class Database:
             return await self._connect()
         except (sqlite3.Error, OSError) as error:
             self._unlock()
-            raise JournalFault(f"journal: {self.path.name}: {in_words(error)}") from error
+            raise JournalFault(f"journal: {self.path}: {in_words(error)} (see daemon.data_dir)") from error
         except ConfigError:
             self._unlock()
             raise
 
     async def _connect(self) -> Start:
-        opening = Opening(self.path, self._limits, self._date(), self._suspect)
+        if self._lock is not None and os.fstat(self._lock).st_nlink == 0:
+            self._lock_anew()
+        opening = Opening(self.path, self._limits, self._date(), self._suspect, self.seal)
         try:
             self._writer = await self._started(opening.connect)
         finally:
@@ -90,6 +94,8 @@ class Database:
             raise
         assert opening.start is not None
         self.seal = opening.seal
+        self._file = opening.file
+        self.generation += 1
         return opening.start
 
     async def _started(self, connector: Callable[[], sqlite3.Connection]) -> _Threaded:
@@ -105,17 +111,34 @@ class Database:
         return await self._writer.run(work)
 
     async def read(self, work: Work[T]) -> T:
-        if self._reader is None:
+        if self._lock is None:
             raise JournalFault("journal: not open")
         try:
+            async with self._connecting:
+                if self._reader is None:
+                    await self._connect()
+            assert self._reader is not None
             return await self._reader.run(work)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise JournalFault(f"journal: {self.path.name}: {in_words(error)}") from error
 
-    async def distrust(self, why: str) -> None:
-        """The next write finds a new file; this one is set aside."""
-        self._suspect = why
-        await self._disconnect()
+    def miss(self, connection: sqlite3.Connection) -> None:
+        """Raises Gone if the file was taken away: SQLite would go on writing where nobody will look."""
+        if identity(self.path) != self._file:
+            raise Gone("removed while it was open")
+
+    async def distrust(self, why: str, generation: int) -> bool:
+        """Whoever comes next finds a new file; this one is set aside. False if it was already.
+
+        Nobody may connect before the old connections are closed: the last of them removes the log by its
+        name, and that would be the new file's.
+        """
+        async with self._connecting:
+            if generation != self.generation or self._writer is None:
+                return False
+            self._suspect = why
+            await self._disconnect()
+        return True
 
     async def close(self) -> None:
         await self._disconnect()
@@ -128,6 +151,12 @@ class Database:
             if connection is not None:
                 with contextlib.suppress(sqlite3.Error):
                     await connection.close()
+
+    def _lock_anew(self) -> None:
+        """The lock was taken away with the file; another daemon may have begun since."""
+        lock = take_lock(self.path)
+        self._unlock()
+        self._lock = lock
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -146,7 +175,9 @@ def take_lock(path: Path) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise ConfigError(f"journal: {path.name} is in use by another tidegate") from None
+        raise ConfigError(
+            f"journal: {path} is in use by another tidegate: stop that one, or choose another daemon.data_dir"
+        ) from None
     except OSError:
         os.close(handle)
         raise

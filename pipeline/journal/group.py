@@ -48,6 +48,15 @@ class Group:
         self.written = False
         self.done = asyncio.Event()
 
+    def mark_written(self) -> None:
+        """All of it is on disk. Tickets and answers point here to ask for just that, some for minutes:
+        the rows and their 100 KB answers must not stay in memory for it."""
+        self.written = True
+        self.done.set()
+        self.answers.clear()
+        for rows in self._sections().values():
+            rows.clear()
+
     def write(self, connection: sqlite3.Connection) -> int:
         """On the database's thread. Answers how many rows had to be left out."""
         sections = self._sections()

@@ -22,6 +22,8 @@ MINUTE = 60
 SUMMED = frozenset({"counters", "holds", "events"})
 WORST = frozenset({"latencies"})
 HOLDS_TOLD = 5
+#: A minute ends a little late, each a little later; with one missing between them two are 120 s apart.
+GAP = 1.5 * MINUTE
 
 Minute = Mapping[str, Mapping[str, float]]
 
@@ -47,9 +49,12 @@ class LaneReport:
         return self.spent / self.delivered if self.delivered else None
 
 
-def minute_row(lane: str, at: float, data: Minute) -> tuple[str, int, str]:
-    """By the second: a minute with a restart in it has two parts, and both count."""
-    return lane, int(at), orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS).decode()
+def minute_row(lane: str, at: float, data: Minute) -> tuple[str, float, str]:
+    """By the millisecond: a minute with a restart in it has two parts, and both count.
+
+    The last, short one may end in the same second as the whole one before it.
+    """
+    return lane, round(at, 3), orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def read_history(
@@ -92,7 +97,7 @@ def read_report(connection: sqlite3.Connection, since: float, until: float) -> d
     }
 
 
-def lane_report(minutes: list[tuple[int, Minute]]) -> LaneReport:
+def lane_report(minutes: list[tuple[float, Minute]]) -> LaneReport:
     counters = merged(data for _, data in minutes).get("counters", {})
     paid = int(counters.get("answered", 0) + counters.get("offline", 0))
     dropped = {str(reason): int(counters.get(reason, 0)) for reason in DROPPED}
@@ -106,19 +111,18 @@ def lane_report(minutes: list[tuple[int, Minute]]) -> LaneReport:
     )
 
 
-def longest_holds(minutes: list[tuple[int, Minute]]) -> tuple[LongHold, ...]:
+def longest_holds(minutes: list[tuple[float, Minute]]) -> tuple[LongHold, ...]:
     """A hold seen in minutes that follow each other is one hold."""
     running: dict[str, LongHold] = {}
     ended: list[LongHold] = []
-    last = 0
-    for second, data in minutes:
-        at = second - second % MINUTE
+    last = 0.0
+    for at, data in minutes:
         holds = data.get("holds", {})
-        over = [name for name in running if at - last > MINUTE or not holds.get(name)]
+        over = [name for name in running if at - last > GAP or not holds.get(name)]
         ended += [running.pop(reason) for reason in over]
         for reason, seconds in holds.items():
             if seconds:
-                before = running.get(reason, LongHold(reason, at, 0.0))
+                before = running.get(reason, LongHold(reason, int(at) // MINUTE * MINUTE, 0.0))
                 running[reason] = LongHold(reason, before.began, before.seconds + seconds)
         last = at
     every = sorted([*ended, *running.values()], key=lambda hold: -hold.seconds)

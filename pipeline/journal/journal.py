@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,11 @@ from typing import Any
 
 from pipeline.clock import Clock
 from pipeline.config import JournalConfig
-from pipeline.errors import TidegateError
+from pipeline.errors import JournalFault, TidegateError
 from pipeline.events import Bus, Event, Level, Step
 from pipeline.journal import history, recovery, traces
 from pipeline.journal.answers import Kept, read_answer
-from pipeline.journal.database import Database
+from pipeline.journal.database import Database, T, Work
 from pipeline.journal.group import Group, ended_row, open_row
 from pipeline.journal.history import LaneReport, Minute
 from pipeline.journal.limits import Limits
@@ -28,7 +28,7 @@ from pipeline.journal.opening import Start
 from pipeline.journal.recovery import Found, Paid, Recovered
 from pipeline.journal.seal import Seal
 from pipeline.journal.sql import Row, statement
-from pipeline.journal.trouble import JOURNAL, ROW_FAULTS, JournalFault
+from pipeline.journal.trouble import JOURNAL, ROW_FAULTS, is_corrupt
 from pipeline.journal.upkeep import Upkeep
 from pipeline.journal.writer import Writer
 from pipeline.ticket import Answer, Ticket
@@ -36,6 +36,8 @@ from pipeline.ticket import Answer, Ticket
 MICROSECONDS = traces.MICROSECONDS
 #: How long a reader waits for the newest rows before it tells what is on disk.
 READ_PATIENCE = 1.0
+#: How long a callback waits for its answer to be on disk. In trouble it goes out without.
+SAVE_PATIENCE = 1.0
 #: What a source of somebody's own may make of a ticket that is none.
 BAD_TICKETS = (AttributeError, *ROW_FAULTS)
 
@@ -276,14 +278,23 @@ class Journal:
         live.kept = kept
         kept.claims += 1
 
+    def saving(self, ticket: Ticket) -> Awaitable[None] | None:
+        """At level `answers` a callback is tried when its answer is on disk, or the disk in trouble."""
+        live = self._live.get(ticket) if self._config.level == "answers" else None
+        if live is None or live.kept is None or live.kept.saved or self.trouble is not None:
+            return None
+        return self._saved_within(SAVE_PATIENCE, live.kept)
+
+    async def _saved_within(self, seconds: float, kept: Kept) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await kept.wait_saved()
+
     async def fetch(self, kept: Kept) -> Answer | None:
-        """From memory if it is there, else from disk; None if the disk has lost it."""
+        """From memory if it is there, else from disk; None if the disk has lost it. Raises JournalFault."""
         if kept.answer is not None:
             return kept.answer
-        try:
-            return await self._database.read(partial(read_answer, number=kept.number))
-        except JournalFault:
-            return None
+        return await self._read(partial(read_answer, number=kept.number))
 
     def forget(self, ticket: Ticket) -> None:
         """This ticket needs its kept answer no more; `ended` does this too."""
@@ -305,21 +316,24 @@ class Journal:
     # -- after a restart ---------------------------------------------------------------------------
 
     async def recover(
-        self, lane: str, now: float, *, query_age: float, callback_age: float, keys_max: int
+        self, lane: str, now: float, *, query_age: float, again_age: float, callback_age: float, keys_max: int
     ) -> Recovered:
         """Once for each lane, after `open` and before its first pull. `keys_max` = 2 × bucket_keys."""
         clean = self._start.clean
-        reading = await self._database.read(
-            partial(
-                recovery.read,
-                lane=lane,
-                before=self._start.first_ticket,
-                keys_max=keys_max,
-                clean=clean,
-                seal=self._seal,
-            )
+        work = partial(
+            recovery.read,
+            lane=lane,
+            before=self._start.first_ticket,
+            keys_max=keys_max,
+            clean=clean,
+            seal=self._seal,
         )
-        judged = recovery.judge(reading.found, now, query_age, callback_age)
+        try:
+            reading = await self._read(work)
+        except JournalFault:
+            # Of a damaged file nothing can be taken up; a new one has been begun, and the lane can be.
+            reading, clean = await self._read(work), False
+        judged = recovery.judge(reading.found, now, recovery.Ages(query_age, again_age, callback_age))
         for found in judged.late:
             self._drop(found)
         for number, ticket, found in judged.alive:
@@ -338,6 +352,13 @@ class Journal:
             processed=reading.processed,
         )
 
+    async def tell_unclaimed(self, lanes: Collection[str]) -> None:
+        """Tickets of a lane that was renamed or removed: nobody takes them up, and nobody may overlook it."""
+        waiting = await self._read(partial(recovery.open_by_lane, before=self._start.first_ticket))
+        left = {lane: number for lane, number in waiting.items() if lane not in lanes}
+        if left:
+            self._announce({"what": "unclaimed", "why": ", ".join(left), "count": sum(left.values())})
+
     def _drop(self, found: Found) -> None:
         row = (found.number, recovery.RESTART, recovery.RESTART, self._clock.now())
         self._writer.group.ends.append(row)
@@ -345,14 +366,25 @@ class Journal:
 
     # -- reading -----------------------------------------------------------------------------------
 
+    async def _read(self, work: Work[T]) -> T:
+        """Damage that a reader meets first leads to a new file too."""
+        generation = self._database.generation
+        try:
+            return await self._database.read(work)
+        except JournalFault as fault:
+            cause = fault.__cause__
+            if cause is not None and is_corrupt(cause):
+                await self._writer.begin_anew(cause, generation)
+            raise
+
     async def trace(self, trace_id: str) -> list[Step]:
         """Each step of each ticket with this trace, oldest first. Raises JournalFault."""
         await self._flushed_within(READ_PATIENCE)
-        return await self._database.read(partial(traces.by_trace, trace_id=trace_id))
+        return await self._read(partial(traces.by_trace, trace_id=trace_id))
 
     async def trace_item(self, shop_id: str, item_id: str) -> list[Step]:
         await self._flushed_within(READ_PATIENCE)
-        return await self._database.read(partial(traces.by_item, shop_id=shop_id, item_id=item_id))
+        return await self._read(partial(traces.by_item, shop_id=shop_id, item_id=item_id))
 
     def minute(self, lane: str, at: float, data: Minute) -> None:
         """What one minute, or a part of it, was like: see `history`."""
@@ -362,14 +394,14 @@ class Journal:
 
     async def history(self, lane: str, since: float, until: float, step: int = 60) -> list[dict[str, Any]]:
         work = partial(history.read_history, lane=lane, since=since, until=until, step=step)
-        return await self._database.read(work)
+        return await self._read(work)
 
     async def report(self, day: date, zone: tzinfo) -> dict[str, LaneReport]:
         """By lane, for the day as the zone's clocks have it."""
         began = datetime(day.year, day.month, day.day, tzinfo=zone)
         ended = began + timedelta(days=1)
         work = partial(history.read_report, since=began.timestamp(), until=ended.timestamp())
-        return await self._database.read(work)
+        return await self._read(work)
 
     def _write_again(self, group: Group) -> None:
         """A new file knows nothing of what is under way."""

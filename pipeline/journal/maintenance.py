@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, JournalFault
 from pipeline.journal.database import take_lock
 from pipeline.journal.opening import connect_reader
 from pipeline.journal.pruning import request_file
-from pipeline.journal.trouble import JournalFault, in_words, is_corrupt
+from pipeline.journal.trouble import in_words, is_corrupt
 
 LOCK_SECONDS = 10.0
 PROBLEMS_MAX = 20
@@ -46,6 +46,8 @@ def backup(path: Path, to: Path) -> int:
             os.close(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             raise JournalFault(f"{to.name} exists already: nothing was written") from None
+        except OSError as error:
+            raise JournalFault(f"{to}: {in_words(error)}") from None
         try:
             with closing(sqlite3.connect(to)) as target:
                 source.backup(target)

@@ -31,19 +31,28 @@ class Start:
 
 
 class Opening:
-    def __init__(self, path: Path, limits: Limits, date: str, suspect: str = "") -> None:
+    def __init__(
+        self, path: Path, limits: Limits, date: str, suspect: str = "", seal: Seal | None = None
+    ) -> None:
         self.notes: list[dict[str, str]] = []
         self.start: Start | None = None
-        self.seal: Seal | None = None
+        self.seal = seal
+        self.file = (0, 0)
         self._path = path
         self._limits = limits
         self._date = date
         self._suspect = suspect
 
     def connect(self) -> sqlite3.Connection:
-        self.seal = load_seal(self._path.with_suffix(".key"))
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self.seal = load_seal(self._path.with_suffix(".key"), self.seal)
         if self._suspect:
             self._set_aside(self._suspect)
+        connection = self._connect()
+        self.file = identity(self._path)
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
         try:
             return self._sound()
         except sqlite3.DatabaseError as error:
@@ -53,6 +62,7 @@ class Opening:
         return self._sound()
 
     def _sound(self) -> sqlite3.Connection:
+        orphaned = self._set_log_aside()
         self._make_private()
         log = wal.look(Path(f"{self._path}-wal"))
         connection = sqlite3.connect(
@@ -65,7 +75,7 @@ class Opening:
             found = schema.version(connection)
             schema.refuse_newer(self._path.name, found)
             self._configure(connection, is_new=not found)
-            damaged = self._judge_log(connection, log)
+            damaged = self._judge_log(connection, log) or orphaned
             start = _start(connection) if found else None
             self._check(connection, thorough=damaged or (start is not None and not start.clean))
             schema.migrate(connection, self._path.name)
@@ -80,7 +90,6 @@ class Opening:
 
     def _make_private(self) -> None:
         """Readable by its owner alone; SQLite gives its side files the same mode."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDONLY | os.O_CREAT, 0o600))
 
     def _configure(self, connection: sqlite3.Connection, is_new: bool) -> None:
@@ -92,6 +101,16 @@ class Opening:
         connection.execute(f"PRAGMA synchronous = {self._limits.synchronous}")
         connection.execute(f"PRAGMA journal_size_limit = {self._limits.wal_max}")
 
+    def _set_log_aside(self) -> bool:
+        """A log without its database: SQLite would remove it unseen."""
+        log = Path(f"{self._path}-wal")
+        if self._path.exists() or not log.exists():
+            return False
+        kept = self._aside_name(log.name)
+        log.replace(kept)
+        self._say_log_damaged(kept)
+        return True
+
     def _judge_log(self, connection: sqlite3.Connection, log: wal.LogSeen) -> bool:
         _, frames_used, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if not log.is_damaged(frames_used):
@@ -100,8 +119,11 @@ class Opening:
         kept = self._aside_name(source.name)
         shutil.copyfile(source, kept)
         kept.chmod(0o600)
-        self.notes.append({"what": "log_damaged", "file": kept.name, "why": "the last rows may be missing"})
+        self._say_log_damaged(kept)
         return True
+
+    def _say_log_damaged(self, kept: Path) -> None:
+        self.notes.append({"what": "log_damaged", "file": kept.name, "why": "the last rows may be missing"})
 
     def _check(self, connection: sqlite3.Connection, thorough: bool) -> None:
         if thorough or self._path.stat().st_size <= self._limits.check_max:
@@ -110,6 +132,9 @@ class Opening:
                 raise Corrupt(found.replace("\n", " "))
 
     def _set_aside(self, why: str) -> None:
+        if not self._path.exists():
+            self.notes.append({"what": "gone", "why": why})
+            return
         kept = self._aside_name(self._path.name)
         self._path.replace(kept)
         for side in SIDE_FILES:
@@ -125,6 +150,15 @@ class Opening:
             number += 1
             kept = first.with_name(f"{first.name}-{number}")
         return kept
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Which file stands at this path; (0, 0) for none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 def _start(connection: sqlite3.Connection) -> Start:

@@ -74,7 +74,6 @@ class Found:
     ticket: Ticket | None  # None if its token cannot be read any more
     pulled: float
     entry: str
-    created: float
     answer: int | None
     answer_size: int
     paid: Paid
@@ -101,6 +100,10 @@ def read(
     return Reading(found, [key for (key,) in reversed(keys)])
 
 
+def open_by_lane(connection: sqlite3.Connection, before: int) -> dict[str, int]:
+    return dict(connection.execute(statement("open_by_lane"), (before,)).fetchall())
+
+
 def _by_ticket(rows: Iterable[Any]) -> dict[int, list[str]]:
     """What happened to each, in order."""
     return {
@@ -121,7 +124,7 @@ def _found(row: Row, steps: list[str], clean: bool, seal: Seal) -> Found:
     if paid is Paid.NO and not clean:
         paid = Paid.POSSIBLY
     calling = steps[-1:] == [CALLING]
-    return Found(number, ticket, pulled, entry, created, answer, size or 0, paid, calling)
+    return Found(number, ticket, pulled, entry, answer, size or 0, paid, calling)
 
 
 def paid_by(steps: list[str]) -> Paid:
@@ -143,18 +146,34 @@ class Judged:
     shared: list[tuple[int, int]] = field(default_factory=list)  # an answer, and a ticket that shares it now
 
 
-def judge(found: Sequence[Found], now: float, query_age: float, callback_age: float) -> Judged:
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """How old a ticket may be to be worth going on with."""
+
+    first_query: float
+    later_query: float
+    callback: float
+
+
+def judge(found: Sequence[Found], now: float, ages: Ages) -> Judged:
     """What is in time goes on where it stopped; an answer may be older than a ticket without one.
 
     An answer is everybody's who asked for its key, also of those who came too late to be written beside it.
     """
     judged = Judged()
     by_key = {one.ticket.key: one for one in found if one.ticket is not None and one.answer is not None}
+    asked = {one.ticket.key for one in found if one.ticket is not None and one.ticket.queries}
     kept_by_number: dict[int, Kept] = {}
     for one in found:
-        age, ticket = now - one.created, one.ticket
-        source = one if ticket is None or one.answer is not None else by_key.get(ticket.key, one)
-        if ticket is None or age > (query_age if source.answer is None else callback_age):
+        ticket = one.ticket
+        if ticket is None:
+            judged.late.append(one)
+            continue
+        # From the future if the clock was set back between the runs: it would live that much longer.
+        ticket.created = min(ticket.created, now)
+        source = one if one.answer is not None else by_key.get(ticket.key, one)
+        first_or_later = ages.later_query if ticket.key in asked else ages.first_query
+        if ticket.age(now) > (first_or_later if source.answer is None else ages.callback):
             judged.late.append(one)
             continue
         judged.alive.append((one.number, ticket, one))

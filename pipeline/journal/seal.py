@@ -24,6 +24,7 @@ MARK_BYTES = 16
 
 class Seal:
     def __init__(self, key: bytes) -> None:
+        self.key = key
         self._stream = shake_256(blake2b(key=key, person=b"token").digest())
         self._marker = blake2b(key=key, person=b"mark", digest_size=MARK_BYTES)
         # Random for this run and counted within it: asking the system for each token lets go of the
@@ -68,14 +69,17 @@ class Seal:
         return mark.digest()
 
 
-def load_seal(path: Path) -> Seal:
-    """The key in its own file, made on first use, readable by its owner alone."""
+def load_seal(path: Path, known: Seal | None = None) -> Seal:
+    """The key in its own file, made on first use, readable by its owner alone.
+
+    A key file that was taken away comes back as it was `known`: rows on their way are sealed with it.
+    """
     try:
         key = path.read_bytes()
     except FileNotFoundError:
         key = b""
     if len(key) != KEY_BYTES:
-        key = secrets.token_bytes(KEY_BYTES)
+        key = known.key if known is not None else secrets.token_bytes(KEY_BYTES)
         part = path.with_name(f"{path.name}.part")
         part.unlink(missing_ok=True)
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -84,4 +88,4 @@ def load_seal(path: Path) -> Seal:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    return Seal(key)
+    return known if known is not None and known.key == key else Seal(key)

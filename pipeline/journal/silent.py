@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import date, tzinfo
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,9 @@ class SilentJournal(Journal):
     def keep(self, ticket: Ticket, answer: Answer) -> Kept | None:
         return None
 
+    def saving(self, ticket: Ticket) -> None:
+        return None
+
     async def fetch(self, kept: Kept) -> Answer | None:
         return kept.answer
 
@@ -73,9 +77,12 @@ class SilentJournal(Journal):
         pass
 
     async def recover(
-        self, lane: str, now: float, *, query_age: float, callback_age: float, keys_max: int
+        self, lane: str, now: float, *, query_age: float, again_age: float, callback_age: float, keys_max: int
     ) -> Recovered:
         return Recovered()
+
+    async def tell_unclaimed(self, lanes: Collection[str]) -> None:
+        pass
 
     async def trace(self, trace_id: str) -> list[Step]:
         return []

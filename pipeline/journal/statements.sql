@@ -20,6 +20,10 @@ FROM ticket INDEXED BY ticket_open LEFT JOIN answer ON answer.id = ticket.answer
 WHERE lane = ? AND outcome IS NULL AND ticket.id < ?
 ORDER BY ticket.id
 
+-- name: open_by_lane
+SELECT lane, count(*) FROM ticket INDEXED BY ticket_open
+WHERE outcome IS NULL AND id < ? GROUP BY lane ORDER BY lane
+
 -- name: open_trails
 SELECT trail.ticket, trail.steps
 FROM ticket INDEXED BY ticket_open JOIN trail ON trail.ticket = ticket.id

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import sqlite3
 
-from pipeline.errors import TidegateError
 from pipeline.events import Kind
 
-#: detail: what (trouble, recovered, set_aside, log_damaged, rows_lost), and why, file, lasted or count
+#: detail: what (trouble, recovered, set_aside, gone, log_damaged, rows_lost, unclaimed), and with it why,
+#: file, lasted or count
 JOURNAL = Kind.JOURNAL
 
 PRIMARY_CODE = 0xFF
@@ -38,12 +38,12 @@ ROW_FAULTS = (
 )
 
 
-class JournalFault(TidegateError):
-    """The journal cannot be read or written now."""
-
-
 class Corrupt(sqlite3.DatabaseError):
     """A check found damage that no statement has met yet."""
+
+
+class Gone(Corrupt):
+    """It is not damaged, but not where it was either: a new file is needed just the same."""
 
 
 def is_corrupt(error: BaseException) -> bool:
@@ -52,7 +52,7 @@ def is_corrupt(error: BaseException) -> bool:
 
 def in_words(error: BaseException) -> str:
     if isinstance(error, Corrupt):
-        return "corrupt"
+        return "gone" if isinstance(error, Gone) else "corrupt"
     if isinstance(error, OSError):
         if error.errno == errno.ENOSPC:
             return _WORDS[sqlite3.SQLITE_FULL]

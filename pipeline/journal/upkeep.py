@@ -22,7 +22,7 @@ log = structlog.get_logger()
 PAUSE = 0.02
 
 
-async def _nobody(error: Exception) -> None:
+async def _nobody(error: Exception, generation: int) -> None:
     pass
 
 
@@ -30,7 +30,7 @@ class Upkeep:
     def __init__(self, database: Database, config: JournalConfig, clock: Clock, limits: Limits) -> None:
         self.config = config
         self.first_answer = 1  # of this run
-        self.on_damage: Callable[[Exception], Awaitable[None]] = _nobody
+        self.on_damage: Callable[[Exception, int], Awaitable[None]] = _nobody
         self._database = database
         self._clock = clock
         self._limits = limits
@@ -38,14 +38,16 @@ class Upkeep:
     async def run(self) -> None:
         while True:
             await self._clock.sleep(self._limits.prune_every)
+            generation = self._database.generation
             try:
+                await self._database.write(self._database.miss)
                 while (await self.prune_once()).more or await self.vacuum_once():
                     await self._clock.sleep(PAUSE)
             except (sqlite3.Error, OSError, TidegateError) as error:
                 # Full, locked or gone: the writer meets the same and says so.
                 log.warning("old rows could not be removed", error=in_words(error))
                 if is_corrupt(error):
-                    await self.on_damage(error)
+                    await self.on_damage(error, generation)
 
     async def prune_once(self) -> Pruned:
         now, limits = self._clock.now(), self._limits

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import structlog
 
 from pipeline.clock import Clock
+from pipeline.errors import ConfigError
 from pipeline.journal.breath import breathing
 from pipeline.journal.database import Database
 from pipeline.journal.group import Group
@@ -83,20 +84,19 @@ class Writer:
         self._writing = None
         self.rows -= group.rows
         self.bytes -= group.bytes
-        group.written = True
-        group.done.set()
+        group.mark_written()
 
     async def _until_written(self, group: Group) -> None:
         pause = self._limits.retry_first
         while True:
             try:
+                generation = self._database.generation
                 with breathing():
                     lost = await self._database.write(group.write)
                 break
-            except (sqlite3.Error, OSError, MemoryError) as error:
+            except (sqlite3.Error, OSError, MemoryError, ConfigError) as error:
                 self._say(in_words(error))
-                if is_corrupt(error):
-                    await self._database.distrust(str(error))
+                if is_corrupt(error) and await self._database.distrust(str(error), generation):
                     self.on_new_file(group)
             except Exception as error:
                 # A bug of ours: trying the same rows again would end in the same way, for ever.
@@ -109,11 +109,11 @@ class Writer:
             self.on_lost(lost)
         self._say(None)
 
-    async def begin_anew(self, error: Exception) -> None:
+    async def begin_anew(self, error: BaseException, generation: int) -> None:
         """Somebody else has met damage: a new file, with what is under way written into it again."""
-        await self._database.distrust(str(error))
-        self.on_new_file(self.group)
-        self.counted()
+        if await self._database.distrust(str(error), generation):
+            self.on_new_file(self.group)
+            self.counted()
 
     def _say(self, trouble: str | None) -> None:
         if trouble != self.trouble:

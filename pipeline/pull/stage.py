@@ -61,6 +61,8 @@ class PullStage:
         return controller.room.reserve(controller.depth_ahead(self._queue.depth)) or None
 
     def wake_if_room(self) -> None:
+        if self.pool.coming or self.pool.engaged >= self._pollers.number:
+            return  # one is about to ask; or those at work will, when they are done
         controller = self._controller
         if controller.room.reserve_possible(controller.depth_ahead(self._queue.depth)):
             self.pool.wake()

@@ -17,6 +17,7 @@ from pipeline.ticket import Answer, Outcome, Ticket, Verdict
 #: A ticket that meets the same bug this often is dropped.
 CRASHES_MAX = 2
 PROCESSING_STEP = 0.5
+REFUSALS = frozenset({Verdict.CREDIT, Verdict.AUTH})
 PROCESSING_MAX = 3.0
 
 StepSink = Callable[[str, Ticket, str], None]
@@ -111,7 +112,7 @@ class QueryStage:
             return answer
         finally:
             now = clock.monotonic()
-            if answer is None or answer.verdict in (Verdict.CREDIT, Verdict.AUTH):
+            if answer is None or answer.verdict in REFUSALS:
                 control.end_unsaid(issued, now)
             else:
                 ok, throttled = not answer.verdict.is_fault, answer.throttled
@@ -138,7 +139,7 @@ class QueryStage:
             ticket.faults = 0
             self._controller.ledger.count("processing")
             self._again(ticket, answer, min(PROCESSING_STEP * ticket.queries, PROCESSING_MAX))
-        elif verdict in (Verdict.CREDIT, Verdict.AUTH):
+        elif verdict in REFUSALS:
             self._refused(ticket, answer, epoch)
         else:
             self._fault(ticket, answer)
@@ -209,7 +210,7 @@ class QueryStage:
             if answer is None:
                 self._queue.line.put_first(ticket)
         self._follow(ticket, answer, self._control.gate.epoch)
-        return answer.verdict not in (Verdict.CREDIT, Verdict.AUTH)
+        return answer.verdict not in REFUSALS
 
     def _crashed(self, ticket: Ticket | None, error: Exception) -> None:
         self._controller.crashed("query", error)

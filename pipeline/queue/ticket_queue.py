@@ -45,7 +45,8 @@ class TicketQueue:
         return self._leaders.get(key)
 
     def offer(self, ticket: Ticket, again: bool = False) -> Offer:
-        """`again` = it was taken in by an earlier run: then its key may be done, by one that it joined."""
+        """`again` = an earlier run took it in: it stays in whatever the rules are now, and its key may be
+        done, by one that it joined."""
         leader = self._leaders.get(ticket.key)
         if leader is None:
             if not again and ticket.key in self.processed:
@@ -54,7 +55,7 @@ class TicketQueue:
             self._leaders[ticket.key] = ticket
             self.line.put(ticket)
             return Offer.QUEUED
-        if not self._may_join(ticket):
+        if not self._may_join(ticket, again):
             return Offer.DUPLICATE
         self._admit(ticket)
         if leader.answer is not None:
@@ -68,10 +69,11 @@ class TicketQueue:
         self._admit(ticket)
         self._leaders.setdefault(ticket.key, ticket)
 
-    def _may_join(self, ticket: Ticket) -> bool:
-        return (
+    def _may_join(self, ticket: Ticket, again: bool) -> bool:
+        if (ticket.key, ticket.trace_id) in self._traces:
+            return False
+        return again or (
             self.config.dedupe == "join"
-            and (ticket.key, ticket.trace_id) not in self._traces
             and self._open[ticket.key] + len(self._delivered.get(ticket.key, ())) < self.config.joined_max
         )
 

@@ -10,6 +10,7 @@ import contextlib
 
 from pipeline.clock import Clock
 from pipeline.config import CallbackConfig, SimConfig
+from pipeline.errors import ConfigError
 from pipeline.ports import Pulled
 from pipeline.sim.behaviour import Behaviour
 from pipeline.sim.pages import response_of
@@ -106,7 +107,10 @@ def sim_ports(
     lane_name: str, sim_config: SimConfig, clock: Clock, behaviour: Behaviour | None = None
 ) -> tuple[SimSource, SimProvider, SimSink]:
     """One world for a lane. Its scenario runs from the source's open() to its close()."""
-    script = find_script(sim_config.scenario)
+    try:
+        script = find_script(sim_config.scenario)
+    except ConfigError as error:
+        raise ConfigError(f"sim.{error}") from None
     world = World(clock, behaviour or Behaviour(rate=sim_config.rate), sim_config.seed, lane_name)
     return SimSource(world, script), SimProvider(world), SimSink(world)
 

@@ -43,8 +43,6 @@ def read_command(verb: Verb, by: str, lane: str | None, fields: Mapping[str, Any
     for name in fields:
         if name not in allowed:
             raise BadRequest(f"{verb} takes no field {name[:ECHO_MAX]!r}; known: {', '.join(allowed)}")
-    if verb is Verb.SHUTDOWN and lane is not None:
-        raise BadRequest("shutdown ends the whole process and takes no lane")
     return Command(verb, by, lane, _reason(fields.get("reason", "")), _seconds(fields))
 
 
@@ -67,6 +65,8 @@ def _seconds(fields: Mapping[str, Any]) -> float | None:
 async def execute(daemon: Daemon, command: Command) -> dict[str, Any]:
     """Carry out, then say where every lane concerned stands now."""
     chosen = lanes_named(daemon, command.lane)
+    if command.verb is Verb.SHUTDOWN and len(chosen) < len(daemon.lanes):
+        raise BadRequest("shutdown ends the whole process, not one lane of several")
     log.info(
         "operator command",
         command=str(command.verb),

@@ -80,7 +80,7 @@ def lanes_named(daemon: Daemon, lane: str | None) -> dict[str, LaneControl]:
     if lane is None:
         return dict(daemon.lanes)
     if lane not in daemon.lanes:
-        raise UnknownLane(lane[:ECHO_MAX])
+        raise UnknownLane(lane[:ECHO_MAX], daemon.lanes)
     return {lane: daemon.lanes[lane]}
 
 

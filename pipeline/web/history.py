@@ -13,6 +13,7 @@ HISTORY_MAX = 300
 FIELDS = (
     "state",
     "pulled",
+    "queried",
     "delivered",
     "rejected",
     "dropped",
@@ -22,6 +23,7 @@ FIELDS = (
     "queued",
     "in_flight",
     "callbacks_pending",
+    "callbacks_retrying",
     "drop_rate",
     "query_p50",
     "query_p95",
@@ -52,6 +54,7 @@ def _row(lane: Mapping[str, Any]) -> tuple[Any, ...]:
     return (
         lane["state"],
         counters["pulled"],
+        counters["queried"],
         counters["delivered"],
         counters["rejected"],
         sum(counters.get(name, 0) for name in _DROPPED_NAMES),
@@ -61,6 +64,7 @@ def _row(lane: Mapping[str, Any]) -> tuple[Any, ...]:
         queue["pending"] + queue["delayed"],
         queue["in_flight"],
         lane["callbacks"]["pending"],
+        lane["callbacks"]["retrying"],
         lane["drop_rate"]["rate"],
         *(stages["query"]["latency"][name] for name in ("p50", "p95", "p99")),
     )

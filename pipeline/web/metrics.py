@@ -29,6 +29,7 @@ HOLDS: Mapping[str, tuple[str, ...]] = {
     "drop_rate": ("pull", "query"),
     "breaker": ("pull", "query", "callback"),
     "success_limit": ("pull",),
+    "journal": ("pull",),
     "stopped": ("pull", "query", "callback"),
     "draining": ("pull",),
 }

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from pipeline.errors import BadRequest, CommandError
+from pipeline.errors import BadRequest, CommandError, JournalFault
 from pipeline.events import Step
 from pipeline.journal.journal import Journal
 from pipeline.journal.silent import SilentJournal
-from pipeline.journal.trouble import JournalFault
 from pipeline.web.control import read_query
 from pipeline.web.daemon import Daemon, lanes_named
 from pipeline.web.replies import json_reply

@@ -6,11 +6,9 @@ from functools import cache
 
 from aiohttp import web
 
-from pipeline.texts import LANGUAGES, Texts
+from pipeline.texts import LANGUAGES, SPOKEN, Texts
 from pipeline.web.replies import dumps
 
-#: What the daemon writes into holds and events.
-SPOKEN = "en"
 TEXTS_ROUTE = "/static/texts/{lang}.json"
 #: The rest is said by the command line and in alerts.
 GROUPS = frozenset(

@@ -111,6 +111,15 @@ async def test_a_hard_stop_is_worded_as_the_operators_know_it() -> None:
     assert desk.robot.texts[0].startswith(expected)
 
 
+async def test_why_and_the_likely_cause_are_told_in_the_language_of_the_alerts() -> None:
+    desk = Desk()
+    desk.hold("credit", detail="credit is out: code 7")
+    desk.event(Kind.CLOCK_SKEW, offset=28800, likely="time zone off by +8 h: check pull.timezone")
+    await desk.settle()
+    assert "详情: 额度用尽：code 7" in desk.robot.texts[0]
+    assert "时区差 +8 小时" in desk.robot.texts[1]
+
+
 async def test_one_hold_heard_from_two_stages_is_one_alert_and_one_recovery() -> None:
     desk = Desk()
     for stage in ("pull", "query"):
@@ -199,10 +208,11 @@ async def test_a_clock_skew_names_the_offset_and_its_likely_cause() -> None:
 async def test_an_unclean_restart_is_told_and_a_clean_start_is_not() -> None:
     desk = Desk()
     desk.event(Kind.STARTED)
-    desk.event(Kind.STARTED, unclean=True, recovered=12)
+    desk.event(Kind.STARTED, unclean=True, recovered=12, undelivered=3, maybe_paid=4, dropped=5)
     await desk.settle()
-    assert len(desk.robot.texts) == 1
-    assert "找回任务: 12" in desk.robot.texts[0]
+    (text,) = desk.robot.texts
+    for count in ("找回任务: 12", "已有结果: 3", "重新查询: 4", "已过期: 5"):
+        assert count in text
 
 
 def _most_in_any_minute(times: list[float]) -> int:
@@ -349,8 +359,10 @@ async def test_a_recovery_waiting_behind_a_lost_alert_goes_with_it() -> None:
 async def test_without_a_key_one_warning_is_logged_and_nothing_is_sent() -> None:
     with structlog.testing.capture_logs() as logs:
         desk = Desk(key="")
+        running = asyncio.create_task(desk.alerts.run())
         desk.hold("credit")
-        await desk.settle()
+        await asyncio.sleep(0)
+        running.cancel()
     assert [line["log_level"] for line in logs] == ["warning"]
     assert desk.robot.texts == []
     assert "未配置" in await desk.alerts.send_test()

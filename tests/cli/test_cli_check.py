@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -94,13 +95,58 @@ def test_an_end_that_does_not_speak_tls_fails(port: int, monkeypatch: pytest.Mon
     assert tidegate("check").exit_code == 1
 
 
-def test_an_end_of_ones_own_must_be_importable() -> None:
-    write(SIM.replace('source = "sim"', 'source = "no.such.module:Source"'))
-    result = tidegate("check", "--json")
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        ("no.such.module:Source", "is its folder in PYTHONPATH?"),
+        ("pipeline.clock:NoSuchClass", "no attribute 'NoSuchClass'"),
+        ("json:loads", "is no class"),
+        ("pipeline.clock:SystemClock", "a source needs open, close, pull, volume"),
+        ("pipeline.pull.http:HttpSource", "is made with its section and the clock"),
+    ],
+)
+def test_an_end_of_ones_own_that_cannot_be_one_is_said_by_check_and_run(end: str, why: str) -> None:
+    write(SIM.replace('source = "sim"', f'source = "{end}"'))
+    result = tidegate("check")
     assert result.exit_code == 1
-    assert _findings(result)["shopee pull"] == "✗"
-    write(SIM.replace('source = "sim"', 'source = "pipeline.clock:SystemClock"'))
+    assert f"✗ shopee pull      {end}: " in result.output
+    assert why in result.output
+    result = tidegate("run")
+    assert result.exit_code == 78
+    assert result.output.startswith(f"Error: lanes.shopee.source: {end}: ")
+    assert why in result.output
+
+
+def test_an_end_of_ones_own_that_fits_passes() -> None:
+    write(SIM.replace('source = "sim"', 'source = "pipeline.sim.ports:SimSource"'))
     assert _findings(tidegate("check", "--json"))["shopee pull"] == "✓"
+
+
+def test_an_end_whose_module_fails_is_said_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("failing_ends.py").write_text("1 / 0", encoding="utf-8")
+    monkeypatch.syspath_prepend(".")
+    write(SIM.replace('source = "sim"', 'source = "failing_ends:Source"'))
+    result = tidegate("check")
+    assert result.exit_code == 1
+    assert "ZeroDivisionError: division by zero" in result.output
+
+
+def test_a_scenario_that_is_none_is_said_by_check_and_run() -> None:
+    write(SIM + '[lanes.shopee.sim]\nscenario = "storm"\n')
+    for command, code in (("check", 1), ("run", 78)):
+        result = tidegate(command)
+        assert result.exit_code == code
+        assert "lanes.shopee.sim.scenario: 'storm' is unknown; known: auth_gone" in result.output
+
+
+def test_secrets_that_ends_over_http_will_miss_are_a_warning(port: int) -> None:
+    write(_http(port))
+    result = tidegate("check")
+    assert result.exit_code == 0
+    assert "! secrets          lanes.shopee.pull.phone is empty" in result.output
+    assert "! secrets          lanes.shopee.query.token is empty" in result.output
+    write(SIM)
+    assert "secrets" not in tidegate("check").output
 
 
 def test_a_bad_configuration_ends_with_78_and_names_the_key() -> None:
@@ -170,6 +216,17 @@ def test_the_configuration_is_looked_for_in_order(tmp_path: Path, monkeypatch: p
     assert find_config(Path("given.toml"), {"TIDEGATE_CONFIG": "env.toml"}) == Path("given.toml")
 
 
+def test_a_place_that_cannot_be_looked_at_has_no_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = tmp_path / ("x" * 300) / "config.toml"
+    monkeypatch.setattr("pipeline.cli.settings.SYSTEM_CONFIG", hidden)
+    assert find_config(None, {}) is None
+    assert tidegate("service", "--config", str(hidden)).exit_code == 0
+    write(SIM.replace("[lanes", f'data_dir = "{"x" * 300}"\n[lanes', 1))
+    assert "data" in _findings(tidegate("check", "--json"))
+
+
 def _robot(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
     def post(url: str, params: dict[str, str], body: bytes, timeout: float) -> tuple[int, bytes]:
         assert params == {"key": CANARY}
@@ -197,7 +254,7 @@ def test_a_test_alert_without_a_key_fails() -> None:
     write(SIM)
     result = tidegate("alert", "test")
     assert result.exit_code == 1
-    assert "alerts.wecom.key" in result.output
+    assert result.output == "no WeCom key (alerts.wecom.key): alerts go to the log only\n"
 
 
 def test_the_unit_names_this_installation() -> None:
@@ -207,6 +264,23 @@ def test_the_unit_names_this_installation() -> None:
     assert f"--config {file.absolute()}" in result.stdout
     assert "/opt/tidegate" not in result.stdout
     assert "Type=notify" in result.stdout
+
+
+def test_the_unit_keeps_a_path_with_a_space_in_one_word() -> None:
+    folder = Path("my 100% shop")
+    folder.mkdir()
+    write(SIM).rename(folder / "config.toml")
+    result = tidegate("service", "--config", str(folder / "config.toml"))
+    written = str(folder.absolute() / "config.toml").replace("%", "%%")
+    assert f'--config "{written}"\n' in result.stdout
+
+
+def test_the_unit_of_a_file_that_is_not_there_is_printed_with_a_note() -> None:
+    result = tidegate("service", "--config", "nowhere.toml")
+    assert result.exit_code == 0
+    assert "there is no" in result.stderr
+    assert "nowhere.toml" in result.stderr
+    assert "nowhere.toml" in result.stdout
 
 
 def test_the_shipped_unit_has_what_the_daemon_relies_on() -> None:
@@ -242,6 +316,7 @@ def test_the_shipped_unit_is_valid_and_well_hardened() -> None:
 
 def test_version_is_printed_plain_and_as_json() -> None:
     assert tidegate("version").output.strip() == __version__
+    assert tidegate("--version").output.strip() == __version__
     assert json.loads(tidegate("version", "--json").output) == {"version": __version__}
 
 
@@ -275,11 +350,24 @@ def test_run_with_a_bad_configuration_ends_with_78(app: types.ModuleType) -> Non
 def test_demo_passes_its_options_on(app: types.ModuleType) -> None:
     seen: list[Any] = []
     app.demo = lambda *given: seen.append(given) or 0  # type: ignore[attr-defined]
-    assert tidegate("demo", "--scenario", "storm", "--rate", "50", "--seconds", "3").exit_code == 0
-    assert seen == [("storm", 50.0, 3.0, 8090)]
+    assert tidegate("demo", "--scenario", "tour", "--rate", "50", "--seconds", "3").exit_code == 0
+    assert seen == [("tour", 50.0, 3.0, 8090)]
 
 
-def test_an_unknown_scenario_is_wrong_usage() -> None:
-    result = tidegate("sim", "--port", "0", "--scenario", "no-such-weather")
+@pytest.mark.parametrize("command", ["sim", "demo"])
+def test_an_unknown_scenario_is_wrong_usage(command: str) -> None:
+    result = tidegate(command, "--port", "0", "--scenario", "no-such-weather")
     assert result.exit_code == 2
     assert "no-such-weather" in result.output
+
+
+def test_a_simulation_that_cannot_listen_says_where_and_why(port: int) -> None:
+    result = tidegate("sim", "--port", str(port))
+    assert result.exit_code == 1
+    assert result.output == f"Error: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_option_is_explained(command: str) -> None:
+    options = [option for option in main.commands[command].params if isinstance(option, click.Option)]
+    assert [option.name for option in options if not option.help] == []

@@ -149,6 +149,19 @@ def test_status_is_a_table_in_chinese_whose_columns_line_up(
     assert len(set(columns)) == 1
 
 
+def test_a_hold_is_told_in_chinese_but_for_what_an_operator_typed(
+    daemon: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    typed = {"reason": "manual", "by": "api ::1", "detail": "idle", "releases": "operator, or after 60 s"}
+    found = {"reason": "breaker", "by": "breaker", "detail": "200 faults in a row", "releases": "by itself"}
+    lane = STATUS["lanes"]["shopee"] | {"holds": {"pull": [typed], "query": [found]}}
+    daemon.answers["/api/status"] = (200, STATUS | {"lanes": {"shopee": lane}})
+    rows = [line.split() for line in tidegate("status", "--url", daemon.url).output.splitlines()]
+    assert ["拉取", "人工暂停:", "idle", "-", "接口", "::1", "人工，或", "60", "秒后"] in rows
+    assert ["查询", "熔断:", "连续", "200", "次故障", "-", "熔断", "自动"] in rows
+
+
 def test_status_as_json_is_what_the_daemon_said(daemon: StandIn) -> None:
     assert json.loads(tidegate("status", "--url", daemon.url, "--json").output) == STATUS
 
@@ -285,6 +298,13 @@ def test_events_are_printed_oldest_first(daemon: StandIn) -> None:
     daemon.events = [[_event(2), _event(1)]]
     lines = tidegate("events", "--url", daemon.url).output.splitlines()
     assert [line.split("reason=")[1] for line in lines] == ["number-1", "number-2"]
+
+
+def test_an_events_detail_leaves_out_what_is_empty_and_lists_without_brackets(daemon: StandIn) -> None:
+    detail = {"detail": "", "changed": ["a.b", "c.d"], "needs_restart": [], "in_flight": 0}
+    daemon.events = [[_event(1) | {"kind": "config", "detail": detail}]]
+    line = tidegate("events", "--url", daemon.url).output.rstrip()
+    assert line.endswith("shopee/pull  changed=a.b,c.d needs_restart=- in_flight=0")
 
 
 def test_following_prints_each_event_once_says_what_was_missed_and_survives_a_restart(

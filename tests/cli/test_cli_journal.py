@@ -385,6 +385,8 @@ async def test_a_backup_overwrites_nothing_and_needs_a_folder(tmp_path: Path) ->
     result = tidegate("db", "backup", "nowhere/copy.db")
     assert result.exit_code == 1
     assert "no such folder" in result.stderr
+    result = tidegate("db", "backup", "x" * 300)
+    assert result.stderr == f"Error: journal: {'x' * 300}: file name too long\n"
 
 
 def test_a_journal_that_is_not_there_ends_with_one_and_names_its_place(tmp_path: Path) -> None:
@@ -396,6 +398,20 @@ def test_a_journal_that_is_not_there_ends_with_one_and_names_its_place(tmp_path:
     assert not Path("data").exists()
     configure(more='[journal]\nlevel = "off"')
     assert "journal is off" in tidegate("report").stderr
+
+
+def test_a_place_that_cannot_be_looked_at_is_one_line_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may look anywhere, so that here a name that no disk takes stands for a folder of another user."""
+    place = "x" * 300
+    configure()
+    monkeypatch.setenv("TIDEGATE_DAEMON__DATA_DIR", place)
+    for arguments in (("report",), ("db", "check"), ("db", "backup", "copy.db"), ("db", "vacuum")):
+        result = tidegate(*arguments)
+        assert result.exit_code == 1
+        assert result.stderr == f"Error: journal: {tmp_path / place / 'journal.db'}: file name too long\n"
+    assert tidegate("trace", "any").exit_code == 3
 
 
 async def test_a_journal_of_a_newer_program_or_a_bad_configuration_ends_with_78() -> None:

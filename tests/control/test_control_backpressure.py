@@ -69,6 +69,13 @@ def test_a_queue_smaller_than_one_pulls_limit_is_filled_all_the_same():
     assert not room_of(high=50, low=10, limit=200).is_full(0)
 
 
+def test_a_small_queue_is_filled_to_its_last_place():
+    room = Room(lane_config(queue={"high_water": 10, "low_water": 2}))
+    assert [room.reserve(0), room.reserve(9), room.reserve(10)] == [10, 0, 0]
+    room.settle(10, 9, now=1.0)
+    assert room.reserve(9) == 1
+
+
 def test_poor_pulls_teach_it_to_reserve_less_and_full_ones_more():
     room = room_of()
     for _ in range(40):
@@ -125,6 +132,9 @@ def test_while_nobody_is_served_little_more_than_the_low_water_is_piled_up():
     room = room_of()
     look_at(room, 1.0, 300, served=False)
     assert room.mark == 125
+    tiny = room_of(high=10, low=2)
+    look_at(tiny, 1.0, 5, served=False)
+    assert tiny.mark == 10, "so few may wait in any case"
     small = room_of(mark=50)
     look_at(small, 1.0, 20, served=False)
     assert small.mark == 50
@@ -145,7 +155,13 @@ def test_the_share_of_queries_that_come_back_is_learned_and_room_is_kept_for_the
     assert room.coming_back(0) == 0
 
 
-def test_the_mark_begins_at_the_low_water_and_stays_while_nothing_has_left():
+def test_the_mark_begins_at_a_hundred_or_the_low_water_and_never_above_the_high():
+    marks = {(800, 300): 300, (800, 10): 100, (50, 10): 50, (10, 2): 10}
+    for (high, low), mark in marks.items():
+        assert Room(lane_config(queue={"high_water": high, "low_water": low})).mark == mark
+
+
+def test_the_mark_stays_where_it_begins_while_nothing_has_left():
     room = Room(lane_config())
     look_at(room, 1.0, 50)
     assert room.mark == 100

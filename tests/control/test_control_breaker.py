@@ -160,7 +160,7 @@ def test_five_hundred_calls_in_flight_at_an_outage_are_one_trip_not_two():
         breaker.fail(issued, T + number * 0.05)
     opened = [c for c in breaker.drain_changes() if c.after is Mode.OPEN]
     assert [c.pause for c in opened] == [10]
-    assert breaker.consecutive_faults == 0
+    assert breaker.consecutive_faults == 200
 
 
 def test_what_began_before_the_outage_says_nothing_after_it_be_it_good_or_bad():
@@ -175,7 +175,27 @@ def test_what_began_before_the_outage_says_nothing_after_it_be_it_good_or_bad():
     for issued in late_bad:
         breaker.fail(issued, T + 10)
     assert breaker.mode is Mode.HALF_OPEN
-    assert (breaker.window.total, breaker.window.marked, breaker.consecutive_faults) == (*before, 0)
+    assert (breaker.window.total, breaker.window.marked, breaker.consecutive_faults) == (*before, 200)
+
+
+def test_the_row_of_faults_stands_until_the_trials_are_good():
+    breaker = tripped(T)
+    assert breaker.consecutive_faults == 200
+    breaker.tick(T + 10)
+    feed(breaker, T + 10, bad=4)
+    assert breaker.consecutive_faults == 204
+    feed(breaker, T + 10, good=6)
+    assert (breaker.mode, breaker.consecutive_faults) == (Mode.DEGRADED, 0)
+
+
+def test_a_last_bad_trial_is_not_held_against_the_recovered():
+    breaker = half_open(trip_after=3)
+    feed(breaker, T + 11, good=3)
+    feed(breaker, T + 11, bad=2)
+    breaker.tick(T + 21)
+    assert breaker.mode is Mode.DEGRADED
+    feed(breaker, T + 21, bad=2)
+    assert breaker.mode is Mode.DEGRADED
 
 
 def test_the_pause_lasts_ten_seconds_to_the_moment_and_counts_down():
@@ -281,6 +301,42 @@ def test_one_trial_is_enough_where_one_is_configured():
         breaker = half_open(trials=1)
         call(breaker, T + 10, ok)
         assert breaker.mode is mode
+
+
+def test_a_few_good_trials_are_enough_once_no_more_come_for_as_long_as_the_pause():
+    breaker = half_open()
+    feed(breaker, T + 11, good=3)
+    breaker.tick(T + 20.75)
+    assert breaker.mode is Mode.HALF_OPEN
+    breaker.tick(T + 21)
+    assert breaker.mode is Mode.DEGRADED
+    assert breaker.drain_changes()[0].why == "3 of 3 trials good"
+
+
+def test_a_few_bad_trials_open_it_again_and_longer_once_no_more_come():
+    breaker = half_open()
+    breaker.fail(breaker.begin(T + 11), T + 11, "refused")
+    call(breaker, T + 11, ok=True)
+    breaker.tick(T + 21)
+    assert (breaker.mode, breaker.open_for(T + 21)) == (Mode.OPEN, 20)
+    assert reasons(breaker) == [("open", "refused")]
+
+
+def test_a_trial_still_under_way_is_waited_for():
+    breaker = half_open()
+    feed(breaker, T + 11, good=3)
+    breaker.begin(T + 11)
+    breaker.tick(T + 25)
+    assert breaker.mode is Mode.HALF_OPEN
+
+
+def test_half_open_with_nothing_to_try_ends_when_the_window_has_emptied():
+    breaker = half_open()
+    breaker.tick(T + 59)
+    assert breaker.mode is Mode.HALF_OPEN, "the faults before the pause still count"
+    breaker.tick(T + 61)
+    assert breaker.mode is Mode.NORMAL
+    assert [change.why for change in breaker.drain_changes()] == ["idle", "idle"]
 
 
 def test_trials_that_never_return_count_as_bad_after_thirty_seconds():

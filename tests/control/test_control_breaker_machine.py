@@ -58,6 +58,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.row = self.outages = self.rung = 0
         self.until = 0.0
         self.trials = self.good = self.bad = 0
+        self.quiet_since = 0.0
 
     # -- what happens -------------------------------------------------------------------------------
 
@@ -102,6 +103,9 @@ class BreakerMachine(RuleBasedStateMachine):
         if self.mode == "open" and self.now >= self.until:
             self.mode = "half_open"
             self.trials = self.good = self.bad = 0
+            self.quiet_since = self.now
+        elif self.mode == "half_open":
+            self._judge_quiet()
         total, faults = self._seen()
         if self.mode == "normal" and total >= 4 and faults * 10 >= total * 7:
             self.mode = "degraded"
@@ -121,6 +125,14 @@ class BreakerMachine(RuleBasedStateMachine):
         seen = [fault for second, fault in self.samples if int(self.now) - second < 6]
         return len(seen), sum(seen)
 
+    def _judge_quiet(self) -> None:
+        if self.trials > self.good + self.bad or self.now - self.quiet_since < 2:
+            return
+        if self.good > self.bad or not (self.bad or self._seen()[0]):
+            self._recover()
+        elif self.bad:
+            self._open()
+
     def _sample(self, known: Known, fault: bool) -> None:
         if known.outage != self.outages:
             return
@@ -129,8 +141,9 @@ class BreakerMachine(RuleBasedStateMachine):
         if self.mode == "half_open" and known.trial:
             self.good += not fault
             self.bad += fault
+            self.quiet_since = self.now
             if self.good > 2:
-                self.mode = "degraded"
+                self._recover()
             elif self.bad >= 2:
                 self._open()
         elif self.mode in ("normal", "degraded") and self.row >= 5:
@@ -141,7 +154,9 @@ class BreakerMachine(RuleBasedStateMachine):
         self.until = self.now + LADDER[min(self.rung, 5)]
         self.rung += 1
         self.outages += 1
-        self.row = 0
+
+    def _recover(self) -> None:
+        self.mode, self.row = "degraded", 0
 
     # -- what always holds --------------------------------------------------------------------------
 

@@ -64,6 +64,16 @@ def test_backpressure_also_holds_when_a_pull_finds_no_room_to_reserve():
     assert desk.holds("pull") == {"backpressure"}
 
 
+@pytest.mark.parametrize("reason", [Reason.CREDIT, Reason.MANUAL, Reason.DROP_RATE])
+def test_a_pull_that_is_held_by_something_else_looks_for_no_room(reason: Reason):
+    desk = at_full_mark()
+    desk.controller.hold(("pull",), reason, "test", "why", "operator")
+    stuck_at(desk, 300)
+    for _ in range(40):
+        desk.deep(300)
+    assert desk.edges(Reason.BACKPRESSURE) == []
+
+
 def test_a_full_queue_in_which_pulls_still_find_room_now_and_then_is_not_held():
     desk = at_full_mark()
     stuck_at(desk, 300)
@@ -192,8 +202,8 @@ def test_while_nobody_takes_the_answers_a_fraction_of_the_backlog_is_the_bound(
     assert desk.holds("query") == {"callback_backlog"}
 
 
-def callback_in(mode: Mode) -> Desk:
-    desk = Desk()
+def callback_in(mode: Mode, **breaker_config: float) -> Desk:
+    desk = Desk(breaker=breaker_config)
     breaker = desk.controller.stages["callback"].breaker
     breaker.trip(desk.clock.time, "test")
     desk.tick(after=0)
@@ -999,9 +1009,10 @@ def test_the_drop_rate_forgets_nothing_while_a_breaker_is_tripped(stage: str):
     assert desk.controller.drop_rate.numbers() == (950, 50)
 
 
-def test_a_half_open_breaker_that_nobody_tries_stops_the_drop_rates_clock_too():
-    desk = callback_in(Mode.HALF_OPEN)
+def test_a_half_open_breaker_stops_the_drop_rates_clock_too_while_its_trials_are_out():
+    desk = callback_in(Mode.HALF_OPEN, slow_after=3600)
     dropped(desk, 950, 50)
+    desk.controller.stages["callback"].breaker.begin(desk.clock.time)
     for _ in range(1000):
         desk.tick(after=1)
     assert desk.controller.drop_rate.numbers() == (950, 50)
@@ -1013,10 +1024,11 @@ def test_after_the_outage_the_drop_rate_forgets_as_if_it_had_not_been():
     breaker = desk.controller.stages["query"].breaker
     desk.tick(after=300)
     breaker.trip(desk.clock.time, "test")
-    for _ in range(40):
-        desk.tick(after=0.25)
     for _ in range(2000):
         desk.tick(after=0.25)
+        if breaker.mode is Mode.HALF_OPEN:
+            feed(breaker, desk.clock.time, bad=5)
+    desk.tick(after=breaker.open_for(desk.clock.time))
     feed(breaker, desk.clock.time, good=6)
     for _ in range(4 * 297):
         desk.tick(after=0.25)
@@ -1033,6 +1045,8 @@ def test_a_pull_that_is_out_of_order_does_not_stop_the_drop_rates_clock():
     breaker.trip(desk.clock.time, "test")
     for _ in range(601):
         desk.tick(after=1)
+        if breaker.mode is Mode.HALF_OPEN:
+            feed(breaker, desk.clock.time, bad=5)
     assert breaker.is_tripped
     assert desk.controller.drop_rate.numbers() == (0, 0)
 

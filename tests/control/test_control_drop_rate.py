@@ -47,6 +47,15 @@ def test_ninety_nine_are_not_judged_and_a_hundred_are():
     assert (rate.judged, rate.tick(T), rate.level) == (True, True, Level.STOP)
 
 
+def test_drops_from_before_there_were_enough_are_judged_with_the_delivery_that_makes_a_hundred():
+    rate = rated(0, 25)
+    assert rate.tick(T) is False
+    count(rate, 74, 0)
+    assert rate.tick(T) is False
+    count(rate, 1, 0)
+    assert (rate.tick(T), rate.level) == (True, Level.STOP)
+
+
 def test_the_rate_is_dropped_of_delivered_and_dropped():
     rate = rated(1000, 275)
     assert rate.numbers() == (1000, 275)

@@ -25,6 +25,11 @@ def test_the_table_of_workers_times_batch(stage: str, slots: dict[Mode, int]):
     assert {mode: paces[stage, mode] for mode in slots} == slots
 
 
+def test_trials_are_made_by_the_workers_there_are():
+    paces = table(lane_config(query={"workers": 2, "batch": 1}, breaker={"trials": 10}))
+    assert paces["query", H] == 2
+
+
 @pytest.mark.parametrize("mode", [N, D, P, H])
 def test_a_troubled_pull_slows_nobody_else(mode: Mode):
     assert spread_of(mode, N, N) == (mode, N, N)

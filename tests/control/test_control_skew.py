@@ -11,8 +11,19 @@ def watch(*lags: float, max_age: float = 180.0) -> SkewWatch:
 
 
 def test_nineteen_tickets_are_too_few_and_twenty_are_enough():
-    assert watch(*[28_800.0] * 19).judge() is None
-    assert watch(*[28_800.0] * 20).judge() is not None
+    assert watch(*[1_000.0] * 19).judge() is None
+    assert watch(*[1_000.0] * 20).judge() is not None
+
+
+@pytest.mark.parametrize("lag", [28_800.0, -28_800.0, 1_800.0])
+def test_five_are_enough_where_they_agree_on_half_an_hour_or_more(lag: float):
+    assert watch(*[lag] * 4).judge() is None
+    assert watch(*[lag] * 5).judge() is not None
+
+
+def test_a_few_that_do_not_agree_to_the_minute_are_too_few():
+    assert watch(*[28_800.0] * 10, 28_861.0).judge() is None
+    assert watch(*[28_800.0] * 10, 1.0).judge() is None
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ async def test_a_pause_for_a_time_ends_by_itself() -> None:
     async with world() as server, running(settings_tree({LANE: lane_tree(server.url)})) as live:
         await live.post("/api/pause", **{"for": 0.5})
         assert live.status()["state"] == "paused"
+        await eventually(lambda: live.status()["state"] == "running")
         await eventually(lambda: live.counter("delivered") > 10)
         releases = [event["detail"] for event in await live.events("release")]
         assert [(detail["reason"], detail["by"]) for detail in releases] == [("manual", "its time")]

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.callback.http import HttpSink
 from pipeline.sim.truth import TOKEN
+from pipeline.ticket import Answer, Receipt, Ticket
 from tests.e2e.harness import (
     LANE,
     assert_all_delivered_once,
@@ -53,6 +55,9 @@ async def test_after_a_kill_nothing_that_was_written_down_is_lost_and_the_restar
             (started,) = await live.events("started")
             assert started["detail"]["unclean"]
             assert started["detail"]["recovered"] > 0
+            listed = started["detail"]["maybe_paid_traces"]
+            assert len(listed) == started["detail"]["maybe_paid"] > 0
+            assert {written[trace] for trace in listed} == {None}
             await upstream_runs_dry(server)
             await eventually(lambda: not live.daemon.lanes[LANE].in_flight())
             assert_balanced(await live.lane())
@@ -158,7 +163,8 @@ async def test_a_disk_that_is_full_at_the_start_is_one_line_and_exit_1(
     config.write_text(toml(journalled("http://127.0.0.1:9", small_disk)), encoding="utf-8")
     async with tidegate("run", "--config", str(config)) as child:
         assert await child.ended() == 1
-        assert child.err.splitlines()[-1] == b"journal: journal.db: disk full"
+        said = f"Error: journal: {small_disk / 'journal.db'}: disk full (see daemon.data_dir)"
+        assert child.err.splitlines()[-1] == said.encode()
         assert b"rows_lost" not in child.err
 
 
@@ -177,4 +183,74 @@ async def test_answers_that_wait_for_a_retry_leave_memory_and_come_back(tmp_path
         await upstream_runs_dry(server)
         await live.all_ended(server)
         assert (backlog.count, backlog.bytes, backlog.in_memory) == (0, 0, 0)
+        assert_all_delivered_once(server.world.truth())
+
+
+async def test_at_level_answers_every_answer_is_on_disk_when_its_callback_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver, tried, missing = HttpSink.deliver, 0, []
+    on_disk = "SELECT answer.size FROM ticket JOIN answer ON answer.id = ticket.answer WHERE trace_id = ?"
+
+    async def watched(sink: HttpSink, ticket: Ticket, answer: Answer, timeout: float) -> Receipt:
+        nonlocal tried
+        tried += 1
+        with closing(sqlite3.connect(tmp_path / "journal.db")) as journal:
+            if journal.execute(on_disk, (ticket.trace_id,)).fetchall() != [(len(answer.body),)]:
+                missing.append(ticket.trace_id)
+        return await deliver(sink, ticket, answer, timeout)
+
+    monkeypatch.setattr(HttpSink, "deliver", watched)
+    async with world(rate=50) as server:
+        tree = journalled(server.url, tmp_path) | {"journal": {"level": "answers"}}
+        async with running(tree) as live:
+            await eventually(lambda: live.counter("delivered") > 100)
+            await upstream_runs_dry(server)
+            await live.all_ended(server)
+    assert tried > 100
+    assert missing == []
+
+
+async def test_answers_in_hand_at_a_clean_end_are_on_disk_and_not_paid_for_again(tmp_path: Path) -> None:
+    """The receiver is down when the operator restarts: what waits behind its breaker was never tried."""
+    bounds = {"retries": 50, "retry_interval": 0.3}
+    faults = {"breaker": {"trip_after": 10, "pause": 60, "pause_max": 60}}
+    async with world(rate=60, callback={"error": 1.0}) as server:
+        tree = journalled(server.url, tmp_path, callback=bounds, **faults)
+        async with running(tree) as live:
+            stage = live.daemon.lanes[LANE].callback
+            await eventually(lambda: "breaker" in live.holds("callback"))
+            await eventually(lambda: stage.line.pending > 50, why=live.status)
+            await upstream_runs_dry(server)
+        server.world.change({"callback": {"error": 0.0}})
+        async with running(tree) as live:
+            (started,) = await live.events("started")
+            assert started["detail"]["undelivered"] == started["detail"]["recovered"] > 50
+            await eventually(lambda: not live.daemon.lanes[LANE].in_flight())
+        assert_all_delivered_once(server.world.truth())
+
+
+async def test_a_disk_that_cannot_be_read_for_a_while_costs_no_answer_that_is_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds = {"backlog_bytes": 100_000, "retries": 50, "retry_interval": 0.3}
+    faults = {"breaker": {"trip_after": 10_000, "min_samples": 10_000}}
+    failed: list[int] = []
+
+    def fails(connection: sqlite3.Connection, number: int) -> None:
+        failed.append(number)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    async with (
+        world(rate=60, callback={"error": 1.0}) as server,
+        running(journalled(server.url, tmp_path, callback=bounds, **faults)) as live,
+    ):
+        backlog = live.daemon.lanes[LANE].callback.backlog
+        await eventually(lambda: backlog.in_memory < backlog.bytes)
+        with monkeypatch.context() as patch:
+            patch.setattr("pipeline.journal.journal.read_answer", fails)
+            server.world.change({"callback": {"error": 0.0}})
+            await eventually(lambda: len(failed) > 5)
+        await upstream_runs_dry(server)
+        await live.all_ended(server)
         assert_all_delivered_once(server.world.truth())

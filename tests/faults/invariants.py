@@ -27,7 +27,8 @@ ALERT_BYTES = 2048
 #: Alerts of what has no end to tell of.
 ONCE = (
     *("tls", "too_large", "descriptors", "overflow", "restart"),
-    *("journal_set_aside", "journal_log_damaged", "journal_rows_lost"),
+    *("journal_set_aside", "journal_gone", "journal_log_damaged", "journal_rows_lost"),
+    "journal_unclaimed",
 )
 #: Ways to end after the answer was paid for.
 UNDELIVERED = ("rejected", "callback_expired", "retry_expired", "retry_exhausted", "crashed")
@@ -211,7 +212,7 @@ def _patterns() -> list[tuple[str, str, re.Pattern[str]]]:
 
 _HOLES = (
     *("depth", "high_water", "low_water", "rate", "threshold", "delivered", "dropped", "stage", "pause"),
-    *("offset", "likely", "error", "count", "recovered"),
+    *("offset", "likely", "error", "count", "recovered", "undelivered", "maybe_paid"),
 )
 
 

@@ -122,4 +122,4 @@ def delivered(journal: Journal, ticket: Ticket, answer: Answer = PAGE) -> None:
 
 async def recovered(journal: Journal, world: World, lane: str = LANE) -> Recovered:
     now = world.clock.now()
-    return await journal.recover(lane, now, query_age=240, callback_age=290, keys_max=100)
+    return await journal.recover(lane, now, query_age=240, again_age=290, callback_age=290, keys_max=100)

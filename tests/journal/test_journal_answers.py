@@ -1,7 +1,11 @@
 import asyncio
+import sqlite3
+from contextlib import closing
 
+import pytest
 from journal_makers import PAGE, PATIENCE, World, asked, delivered, ended, flushed, pulled
 
+from pipeline.errors import JournalFault
 from pipeline.ticket import Answer, Verdict
 
 
@@ -100,6 +104,29 @@ async def test_at_level_answers_every_result_is_written_compressed_before_the_ca
         assert world.rows("SELECT count(*) FROM ticket WHERE answer IS NOT NULL") == [(2,)]
 
 
+async def test_a_callback_waits_for_its_answer_to_be_on_disk_but_not_for_a_disk_in_trouble(world: World):
+    async with world.opened("answers") as journal:
+        sound, stuck = world.ticket("t1"), world.ticket("t2")
+        pulled(journal, sound, stuck)
+        asked(journal, sound, PAGE)
+        saving = journal.saving(sound)
+        assert saving is not None
+        await saving
+        assert world.rows("SELECT count(*) FROM answer") == [(1,)]
+        assert journal.saving(sound) is None
+        with closing(sqlite3.connect(world.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            asked(journal, stuck, Answer(Verdict.OFFLINE, b"{}"))
+            assert await world.next_trouble() == "locked by another process"
+            assert journal.saving(stuck) is None
+            other.execute("ROLLBACK")
+    async with world.opened("tickets") as journal:
+        ticket = world.ticket("t3")
+        pulled(journal, ticket)
+        journal.keep(ticket, PAGE)
+        assert journal.saving(ticket) is None
+
+
 async def test_one_that_joins_an_answered_ticket_shares_its_answer_on_disk(world: World):
     async with world.opened("answers") as journal:
         first, late = world.ticket("t1"), world.ticket("t2")
@@ -129,6 +156,25 @@ async def test_answers_on_their_way_to_disk_are_bounded_in_bytes(world: World):
         assert journal.keep(two, other) is None
         await flushed(journal)
         assert journal.keep(two, Answer(Verdict.ANSWERED, b"y")) is not None
+
+
+async def test_a_disk_that_cannot_be_read_now_has_lost_nothing(world: World, monkeypatch: pytest.MonkeyPatch):
+    async with world.opened() as journal:
+        ticket = world.ticket()
+        pulled(journal, ticket)
+        kept = journal.keep(ticket, PAGE)
+        assert kept is not None
+        await flushed(journal)
+        kept.let_go()
+
+        def fails(*_: object, **__: object) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("pipeline.journal.journal.read_answer", fails)
+            with pytest.raises(JournalFault, match="disk I/O error"):
+                await journal.fetch(kept)
+        assert await journal.fetch(kept) == PAGE
 
 
 async def test_an_answer_that_the_disk_has_lost_is_none(world: World):

@@ -1,4 +1,7 @@
 import asyncio
+import gc
+import os
+import sys
 
 import pytest
 from journal_makers import LANE, PAGE, PATIENCE, World, asked, delivered, ended, flushed, pulled
@@ -7,7 +10,7 @@ from pipeline.config import JournalConfig
 from pipeline.events import Bus
 from pipeline.journal import breath
 from pipeline.journal.silent import SilentJournal, make_journal
-from pipeline.ticket import Outcome, Verdict
+from pipeline.ticket import Answer, Outcome, Verdict
 
 
 async def test_a_row_goes_to_disk_by_itself_when_its_group_has_waited_long_enough(world: World):
@@ -64,6 +67,34 @@ async def test_a_group_is_one_hop_to_the_database_whatever_its_size(world: World
         assert len(hops) == 1
         assert world.rows("SELECT count(*) FROM ticket WHERE outcome = 'delivered'") == [(700,)]
         assert world.rows("SELECT count(*), sum(json_array_length(steps)) FROM trail") == [(700, 2100)]
+
+
+async def test_a_group_on_disk_keeps_no_rows_in_memory_for_those_who_still_point_to_it(world: World):
+    async with world.opened() as journal:
+        waiting, others = world.ticket(), [world.ticket(f"t{number}") for number in range(20)]
+        pulled(journal, waiting, *others)
+        asked(journal, waiting)
+        group = journal._writer.group
+        await flushed(journal)
+        assert group.written
+        assert (group.tickets, group.trails) == ([], [])
+
+
+async def test_an_answer_on_disk_that_nobody_needs_is_out_of_memory_at_once(world: World):
+    body = os.urandom(100_000)
+    gc.disable()
+    try:
+        async with world.opened() as journal:
+            before = sys.getrefcount(body)
+            ticket = world.ticket()
+            pulled(journal, ticket)
+            journal.keep(ticket, Answer(Verdict.ANSWERED, body))
+            await flushed(journal)
+            ended(journal, ticket, Outcome.DELIVERED)
+            await flushed(journal)
+            assert sys.getrefcount(body) == before
+    finally:
+        gc.enable()
 
 
 async def test_one_that_ended_when_it_came_is_one_row_and_does_not_end_its_namesake(world: World):
@@ -136,7 +167,7 @@ async def test_level_off_is_a_journal_that_does_nothing(world: World):
     journal.forget(ticket)
     journal.reconfigure(JournalConfig())
     assert journal.keep(ticket, PAGE) is None
-    found = await journal.recover(LANE, 0, query_age=1, callback_age=1, keys_max=1)
+    found = await journal.recover(LANE, 0, query_age=1, again_age=1, callback_age=1, keys_max=1)
     assert found.clean
     assert not found.unanswered
     assert await journal.trace("t1") == await journal.trace_item("7", "8") == []

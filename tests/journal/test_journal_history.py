@@ -50,6 +50,14 @@ async def test_both_parts_of_a_minute_with_a_restart_in_it_count(world: World):
         assert report.longest_holds == (LongHold("credit", int(NOON), 12),)
 
 
+async def test_a_minute_and_the_short_one_after_it_that_end_in_one_second_both_count(world: World):
+    async with world.opened() as journal:
+        journal.minute(LANE, NOON + 59.1, {"counters": {"delivered": 600}})
+        journal.minute(LANE, NOON + 59.9, {"counters": {"delivered": 7}})
+        await flushed(journal)
+        assert (await journal.report(DAY, UTC))[LANE].delivered == 607
+
+
 async def test_a_days_report_has_deliveries_drops_money_and_holds_by_lane(world: World):
     async with world.opened() as journal:
         counters = {"delivered": 10, "answered": 9, "offline": 3, "query_stale": 1, "queue_expired": 4}
@@ -93,3 +101,8 @@ def test_a_hold_with_a_gap_is_two_holds_and_the_longest_come_first():
         LongHold("a", 600, 8),
         LongHold("b", 60, 5),
     )
+
+
+def test_a_hold_is_one_hold_though_its_minutes_end_a_little_later_each_time():
+    minutes = [(59.98, {"holds": {"a": 60}}), (120.01, {"holds": {"a": 60}}), (180.04, {"holds": {"a": 60}})]
+    assert longest_holds(minutes) == (LongHold("a", 0, 180),)

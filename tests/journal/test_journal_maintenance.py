@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from journal_makers import World, delivered, flushed
 
+from pipeline.errors import JournalFault
 from pipeline.journal.maintenance import backup, check, vacuum
-from pipeline.journal.trouble import JournalFault
 
 DAY = 86_400
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from journal_makers import LANE, PAGE, World, asked, delivered, ended, flushed, pulled, recovered
+from journal_makers import LANE, PAGE, PATIENCE, World, asked, delivered, ended, flushed, pulled, recovered
 
 from pipeline.journal.recovery import Paid
 from pipeline.ticket import Answer, Outcome, Verdict
@@ -77,7 +77,7 @@ async def test_what_ended_does_not_come_back_and_its_key_is_remembered_newest_la
         found = await recovered(journal, world)
         assert found.unanswered == []
         assert found.processed == [f"1:{number}:sg" for number in range(5)]
-        few = await journal.recover(LANE, 0, query_age=1, callback_age=1, keys_max=2)
+        few = await journal.recover(LANE, 0, query_age=1, again_age=1, callback_age=1, keys_max=2)
         assert few.processed == ["1:3:sg", "1:4:sg"]
 
 
@@ -174,6 +174,30 @@ async def test_what_is_too_late_is_counted_and_ends_by_the_name_of_restart(world
         assert world.rows("SELECT count(*) FROM answer") == [(1,)]  # the dropped one's body is gone
 
 
+async def test_one_that_was_asked_about_may_be_as_old_as_any_repeated_query_and_so_may_who_joined_it(
+    world: World,
+):
+    async with world.opened() as journal:
+        asked_for, joined = (world.ticket(trace, "7:8:sg", age=250) for trace in ("asked", "joined"))
+        waiting = world.ticket("waiting", age=250)
+        pulled(journal, asked_for, joined, waiting)
+        asked(journal, asked_for, PROCESSING)
+    async with world.opened() as journal:
+        found = await recovered(journal, world)
+        assert [one.ticket.trace_id for one in found.unanswered] == ["asked", "joined"]
+        assert found.dropped == 1
+
+
+async def test_after_a_clock_was_set_back_between_runs_nobody_is_unborn(world: World):
+    async with world.opened() as journal:
+        pulled(journal, world.ticket())
+    world.clock.ahead = -3600
+    async with world.opened() as journal:
+        now = world.clock.now()
+        [found] = (await recovered(journal, world)).unanswered
+        assert found.ticket.created == pytest.approx(now, abs=PATIENCE)
+
+
 async def test_a_recovered_ticket_goes_on_under_its_old_number_and_can_be_recovered_again(world: World):
     async with world.opened() as journal:
         ticket = world.ticket()
@@ -252,3 +276,22 @@ async def test_an_answer_on_disk_is_everybodys_who_asked_for_its_key(world: Worl
         answer = await journal.fetch(left.kept)
         assert answer is not None
         assert answer.body == PAGE.body
+
+
+async def test_tickets_of_a_lane_that_is_not_configured_any_more_are_told_and_kept(world: World):
+    told = []
+    world.bus.subscribe(lambda event: told.append((event.kind, event.detail)))
+    async with world.opened() as journal:
+        pulled(journal, world.ticket("t1"), world.ticket("t2"))
+        await flushed(journal)
+        await journal.tell_unclaimed({"other"})
+        assert told == [], "those of this run are not left over"
+    for _ in range(2):
+        async with world.opened() as journal:
+            await journal.tell_unclaimed({LANE})
+            assert told == []
+            await journal.tell_unclaimed({"other"})
+            assert [detail for _, detail in told] == [{"what": "unclaimed", "why": LANE, "count": 2}]
+            told.clear()
+    async with world.opened() as journal:
+        assert len((await recovered(journal, world)).unanswered) == 2

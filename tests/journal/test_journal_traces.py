@@ -1,7 +1,7 @@
 import pytest
 from journal_makers import LANE, PAGE, World, asked, delivered, ended, flushed, pulled
 
-from pipeline.journal.trouble import JournalFault
+from pipeline.errors import JournalFault
 from pipeline.ticket import Answer, Outcome, Verdict
 
 

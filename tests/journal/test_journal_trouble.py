@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from journal_makers import LANE, PAGE, World, delivered, ended, flushed, pulled, recovered
+from journal_makers import LANE, PAGE, PATIENCE, World, asked, delivered, ended, flushed, pulled, recovered
 
+from pipeline.errors import ConfigError, JournalFault
 from pipeline.journal.journal import Journal
-from pipeline.journal.trouble import Corrupt, JournalFault, in_words
+from pipeline.journal.trouble import Corrupt, in_words
 from pipeline.ticket import Ticket
 
 LOCKER = """
@@ -236,10 +237,87 @@ async def test_damage_that_upkeep_meets_first_also_leads_to_a_new_file(world: Wo
     async with world.opened(prune_every=3600) as journal:
         pulled(journal, world.ticket("under way"))
         await flushed(journal)
-        await journal.upkeep.on_damage(Corrupt("found while pruning"))
+        damage, opened = Corrupt("found while pruning"), journal._database.generation
+        pulled(journal, world.ticket("meanwhile"))
+        await asyncio.gather(*(journal.upkeep.on_damage(damage, opened) for _ in range(2)), flushed(journal))
         await flushed(journal)
-        assert world.rows("SELECT trace_id FROM ticket") == [("under way",)]
+        assert world.rows("SELECT trace_id FROM ticket") == [("under way",), ("meanwhile",)]
         assert [event.detail["why"] for event in world.said("set_aside")] == ["found while pruning"]
+
+
+async def test_damage_that_recovery_meets_first_costs_what_was_written_and_not_the_lane(world: World):
+    async with world.opened() as journal:
+        pulled(journal, *many(world))
+    size = world.path.stat().st_size
+    spoil(world.path, size // 3, size // 3)
+    async with world.opened(check_max=0) as journal:  # as for a file too large to be checked
+        for lane in (LANE, "other"):
+            found = await recovered(journal, world, lane)
+            assert found.unanswered == []
+        assert len(world.said("set_aside")) == 1
+        delivered(journal, world.ticket("new"))
+        assert await journal.trace("new")
+
+
+async def test_damage_that_a_trace_meets_is_a_fault_once_and_then_a_new_file(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    def finds_damage(*_: object, **__: object) -> None:
+        raise Corrupt("found by a trace")
+
+    async with world.opened(prune_every=3600) as journal:
+        pulled(journal, world.ticket("under way"))
+        await flushed(journal)
+        with monkeypatch.context() as patch:
+            patch.setattr("pipeline.journal.traces.by_trace", finds_damage)
+            with pytest.raises(JournalFault, match="corrupt"):
+                await journal.trace("t1")
+        assert [step.what for step in await journal.trace("under way")] == ["queued"]
+        assert [event.detail["why"] for event in world.said("set_aside")] == ["found by a trace"]
+
+
+@pytest.mark.parametrize("taken", ["journal.db", "journal.*", "*"])
+async def test_a_file_that_is_taken_away_is_missed_told_and_begun_anew_with_what_is_under_way(
+    world: World, taken: str
+):
+    async with world.opened("answers", prune_every=0.02) as journal:
+        waiting, answered = world.ticket("waiting"), world.ticket("answered")
+        pulled(journal, waiting, answered)
+        asked(journal, answered, PAGE)
+        await flushed(journal)
+        for file in world.path.parent.glob(taken):
+            file.unlink()
+        if taken == "*":
+            world.path.parent.rmdir()
+        missed = asyncio.Event()
+        world.bus.subscribe(lambda event: missed.set() if event.detail.get("what") == "gone" else None)
+        async with asyncio.timeout(PATIENCE):
+            await missed.wait()
+        pulled(journal, world.ticket("later"))
+        await flushed(journal)
+        with pytest.raises(ConfigError, match="in use by another tidegate"):
+            await world.journal().open()
+        assert journal.lost == 0
+        assert len(world.said("gone")) == 1
+    async with world.opened() as journal:
+        found = await recovered(journal, world)
+        assert [one.ticket.token for one in found.unanswered] == ["secret-of-waiting", "secret-of-later"]
+        [again] = found.undelivered
+        assert await journal.fetch(again.kept) == PAGE
+
+
+async def test_a_log_without_its_database_is_set_aside_at_the_start(world: World, tmp_path: Path):
+    async with world.opened() as journal:
+        pulled(journal, world.ticket())
+        await flushed(journal)
+        sudden = world.crashed(tmp_path / "crash")
+    sudden.path.unlink()
+    async with sudden.opened() as journal:
+        [event] = sudden.said("log_damaged")
+        assert sudden.path.with_name(event.detail["file"]).stat().st_size > 0
+        assert (await recovered(journal, sudden)).unanswered == []
+        delivered(journal, sudden.ticket("new"))
+        assert await journal.trace("new")
 
 
 async def test_a_damaged_log_is_copied_aside_and_said_and_what_comes_before_the_damage_is_kept(

@@ -51,6 +51,19 @@ def test_with_drop_the_second_of_a_key_is_a_duplicate(clock: VirtualClock):
     assert queue.offer(ticket(trace="2")) is Offer.QUEUED
 
 
+@pytest.mark.parametrize("config", [{"dedupe": "drop"}, {"joined_max": 1}])
+def test_one_that_joined_in_an_earlier_run_joins_again_whatever_the_rules_are_now(
+    clock: VirtualClock, config: dict[str, object]
+):
+    queue = queue_of(clock, **config)
+    first, joined = ticket(trace="1"), ticket(trace="2")
+    assert queue.offer(first, again=True) is Offer.QUEUED
+    assert queue.offer(ticket(trace="1"), again=True) is Offer.DUPLICATE
+    assert queue.offer(ticket(trace="3")) is Offer.DUPLICATE
+    assert queue.offer(joined, again=True) is Offer.JOINED
+    assert first.followers == [joined]
+
+
 def test_the_same_trace_twice_is_a_duplicate_and_gets_no_second_callback(clock: VirtualClock):
     queue = queue_of(clock)
     first, second = offered(queue, "1", "2")

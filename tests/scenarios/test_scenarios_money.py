@@ -1,5 +1,7 @@
 from stage_play import Show, play
 
+from pipeline.control.gate import Reason
+
 
 def test_credit_that_runs_out_holds_and_is_found_back_by_a_probe_with_nothing_lost():
     async def main(show: Show) -> None:
@@ -44,6 +46,8 @@ def test_an_upstream_that_refuses_us_holds_too_and_is_found_back():
         await show.go(60)
         assert show.lane.state() == "paused"
         assert "upstream" in show.holds("auth")[0].detail["detail"]
+        assert show.counters["processing"], "some tickets wait, which the provider would answer"
+        assert (len(show.holds("auth")), show.releases("auth")) == (1, [])
         show.world.change({"pull_refused": False})
         await show.until(lambda: show.lane.state() == "running", 60)
 
@@ -61,3 +65,32 @@ def test_an_operator_who_has_paid_need_not_wait_for_the_probe():
         await show.go(10)
 
     play(main, rate=40)
+
+
+def test_a_probe_pulls_no_ticket_that_the_journal_could_not_take():
+    async def main(show: Show) -> None:
+        await show.go(30)
+        show.world.change({"credits": 0})
+        await show.until(lambda: bool(show.holds("credit")), 60)
+        show.lane.journal_trouble("disk full")
+        await show.go(300)  # until nothing waits that a probe could ask about
+        calls = show.source.calls
+        await show.go(120)
+        assert show.source.calls == calls
+        show.lane.journal_trouble(None)
+        show.world.change({"credits": None})
+        await show.until(lambda: show.lane.state() == "running", 90)
+
+    play(main, rate=40)
+
+
+def test_an_upstream_that_took_us_back_is_found_also_while_the_queue_is_full():
+    async def main(show: Show) -> None:
+        await show.go(20)
+        controller = show.lane.controller
+        show.lane.pull.refuse("HTTP 401")
+        controller.hold(("pull",), Reason.BACKPRESSURE, "queue", "full", "by itself")
+        assert await show.lane.probe_once()
+        assert not controller.held(Reason.AUTH)
+
+    play(main, rate=10)

@@ -83,6 +83,15 @@ def test_a_stopped_lane_does_nothing_until_it_is_started():
     play(main, rate=50)
 
 
+def test_the_success_limit_holds_at_the_delivery_that_reaches_it():
+    async def main(show: Show) -> None:
+        await show.until(lambda: bool(show.holds("success_limit")), 30)
+        delivered = [step for step in show.lane.recent_steps() if step.what == "delivered"]
+        assert show.holds("success_limit")[0].at - delivered[9].at < 0.01
+
+    play(main, rate=20, end=False, config={"callback": {"success_limit": 10}})
+
+
 def test_the_success_limit_ends_pulling_and_resume_starts_it_afresh():
     async def main(show: Show) -> None:
         await show.until(lambda: show.lane.state() == "paused", 60)

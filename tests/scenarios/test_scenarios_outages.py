@@ -174,3 +174,24 @@ def test_everything_failing_a_little_at_once_still_balances() -> None:
         assert show.counters["delivered"] > 0.8 * 30 * 120
 
     play(main, rate=30, repeat_share=0.05, query=every, callback=every, pull={"error": 0.05, "reset": 0.05})
+
+
+def test_queries_are_held_at_the_answer_that_is_one_too_many():
+    small = {"query": {"workers": 1, "batch": 1}, "callback": {"workers": 1, "batch": 1, "backlog_count": 5}}
+
+    async def main(show: Show) -> None:
+        await show.until(lambda: bool(show.holds("callback_backlog")), 30)
+        assert show.holds("callback_backlog")[0].detail["count"] == 6
+        assert show.counters["queried"] <= 7, "and the one that had begun"
+
+    fast = {"latency": 0.001, "sigma": 0}
+    play(
+        main,
+        rate=200,
+        config=small,
+        end=False,
+        duplicate_share=0,
+        processing_share=0,
+        query=fast,
+        callback={"latency": 60},
+    )

@@ -11,6 +11,7 @@ import pytest
 from fake_daemon import FakeDaemon
 
 from pipeline.config import WebConfig
+from pipeline.control.gate import Reason
 from pipeline.errors import CommandError
 from pipeline.web.app import WebServer
 
@@ -80,7 +81,16 @@ async def test_shutdown_begins_the_drain_and_answers(http, daemon):
     assert daemon.shutdowns == ["api 127.0.0.1"]
 
 
-async def test_shutdown_of_one_lane_is_refused(http, daemon):
+async def test_shutdown_may_name_the_only_lane(http, daemon):
+    del daemon.lanes["lazada"]
+    async with http.post("/api/shutdown?lane=nowhere") as response:
+        assert response.status == 404
+    async with http.post("/api/shutdown?lane=shopee") as response:
+        assert response.status == 200
+    assert daemon.shutdowns == ["api 127.0.0.1"]
+
+
+async def test_shutdown_of_one_lane_of_several_is_refused(http, daemon):
     async with http.post("/api/shutdown?lane=shopee") as response:
         assert (await error_of(response))[0] == 400
     assert daemon.shutdowns == []
@@ -143,7 +153,7 @@ async def test_an_unknown_lane_is_404_everywhere(http, daemon):
         async with http.request(method, f"/api/{path}?lane=nowhere") as response:
             status, code, message = await error_of(response)
         assert (status, code) == (404, "unknown_lane")
-        assert "nowhere" in message
+        assert message == "there is no lane named 'nowhere'; known: lazada, shopee"
 
 
 async def test_an_empty_lane_name_does_not_mean_every_lane(http, daemon):
@@ -289,6 +299,14 @@ async def test_metrics_count_lanes_holds_and_the_process(http, daemon):
         assert line in text
     assert "process_open_fds" in text
     assert 'quantile="0.99"' not in text  # not measured is not nought
+
+
+async def test_every_reason_has_its_series_before_it_first_holds(http):
+    async with http.get("/metrics") as response:
+        text = await response.text()
+    assert [reason for reason in Reason if f'lane="shopee",reason="{reason}",stage="pull"' not in text] == [
+        Reason.CALLBACK_BACKLOG  # which holds the query stage
+    ]
 
 
 async def test_metrics_are_also_spoken_as_openmetrics(http):

@@ -27,8 +27,9 @@ async def test_hello_brings_status_events_steps_and_history(http, daemon):
         first = await socket.receive_json()
     assert first["type"] == "hello"
     data = first["data"]
-    assert set(data) == {"status", "events", "steps", "history"}
+    assert set(data) == {"status", "events", "steps", "history", *data["status"]}
     assert set(data["status"]["lanes"]) == {"shopee", "lazada"}
+    assert data["lanes"] == data["status"]["lanes"], "it reads like stats, with more"
     assert data["events"][0]["detail"] == {"reason": "manual"}
     assert [step["trace_id"] for step in data["steps"]] == ["t-0", "t-1"]
     assert data["history"]["fields"] == list(FIELDS)
@@ -178,14 +179,17 @@ async def test_a_wrong_header_is_401_before_the_connection_opens(serve):
     assert refused.value.status == 401
 
 
-async def test_the_token_may_come_as_the_first_message_and_nothing_is_said_before(serve, daemon):
+@pytest.mark.parametrize(
+    "first", ['{"type": "auth", "token": "canary-token"}', '{"token": "canary-token"}', "canary-token"]
+)
+async def test_the_token_may_come_as_the_first_message_and_nothing_is_said_before(serve, daemon, first):
     http = await serve(token=TOKEN)
     async with http.ws_connect("/ws") as socket:
         daemon.publish(reason="secret")
         with pytest.raises(TimeoutError):
             await socket.receive(timeout=0.2)
     async with http.ws_connect("/ws") as socket:
-        await socket.send_json({"type": "auth", "token": TOKEN})
+        await socket.send_str(first)
         await receive(socket, "hello")
 
 
@@ -195,6 +199,9 @@ async def test_the_token_may_come_as_the_first_message_and_nothing_is_said_befor
         '{"type": "auth", "token": "wrong"}',
         '{"type": "auth"}',
         '{"type": "auth", "token": 5}',
+        '{"type": "auth", "token": ""}',
+        "canary",
+        "",
         '{"type": "command", "command": "shutdown", "token": "canary-token"}',
         "{",
         "[]",

@@ -138,15 +138,16 @@ async def test_history_goes_on_unwatched_keeps_five_minutes_and_serialises_nothi
 
     written: list[object] = []
     monkeypatch.setattr(feed_module, "dumps", written.append)
-    daemon.lanes["shopee"].counters |= {"query_stale": 2, "credit_expired": 3}
+    daemon.lanes["shopee"].counters |= {"query_stale": 2, "credit_expired": 3, "queried": 7}
     for _ in range(HISTORY_MAX + 50):
         feed.run_once()
     assert written == []
     history = feed._history.as_dict()
     assert len(history["points"]) == HISTORY_MAX
     row = dict(zip(history["fields"], history["points"][-1]["lanes"]["shopee"], strict=True))
-    assert row["dropped"] == 5
+    assert (row["dropped"], row["queried"]) == (5, 7)
     assert (row["queued"], row["state"]) == (5, "running")
+    assert (row["callbacks_pending"], row["callbacks_retrying"]) == (1, 0)
 
 
 async def test_the_outbox_keeps_only_the_latest_stats_and_what_lasts_goes_first():

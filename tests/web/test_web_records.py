@@ -17,8 +17,8 @@ from yarl import URL
 
 from pipeline.clock import SystemClock
 from pipeline.config import JournalConfig
+from pipeline.errors import JournalFault
 from pipeline.journal.journal import Journal
-from pipeline.journal.trouble import JournalFault
 from pipeline.ticket import Answer, Outcome, Ticket, Verdict
 from pipeline.web import records
 from pipeline.web.schemas import SCHEMAS
