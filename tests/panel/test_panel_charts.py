@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
 import pytest
+from aiohttp import WSCloseCode
 from playwright.async_api import Browser, expect
 
-from tests.e2e.harness import LANE, Live, eventually
+from pipeline.web.app import FEED
+from tests.e2e.harness import LANE, PATIENCE, Live, eventually
 from tests.panel.panel_harness import Panel, daemon, opened, world_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -33,6 +36,16 @@ COLOURED = """
   });
 }
 """
+#: A page was there from 100 to 140 and again at 300; the journal remembers every minute.
+FILLED = """
+async () => {
+  const { Ring } = await import("/static/core/ring.js");
+  const ring = new Ring(20, 180, 130);
+  for (const t of [100, 120, 140, 300]) ring.add({ t, pulled: 2 });
+  ring.fill([0, 60, 120, 180, 240].map((t) => ({ t, pulled: 1 })));
+  return ring.data.t.map((t, at) => [t, ring.data.pulled[at]]);
+}
+"""
 
 
 async def worked(live: Live, panel: Panel) -> None:
@@ -40,14 +53,27 @@ async def worked(live: Live, panel: Panel) -> None:
     await panel.frames_more(10)
 
 
+async def shows(panel: Panel, ink: str, canvases: list[bool]) -> None:
+    """Within a few ticks: a line that lies on another's path, both at nothing, is not seen yet."""
+    async with asyncio.timeout(PATIENCE):
+        while await panel.page.evaluate(COLOURED, ink) != canvases:
+            await panel.frames_more(1)
+
+
 async def test_every_chart_has_its_lines_and_they_follow_the_theme(browser: Browser) -> None:
     async with daemon() as live, opened(browser, live, "charts") as panel:
         await worked(live, panel)
-        assert await panel.page.evaluate(COLOURED, "ok") == [True, False, True, False]
-        assert await panel.page.evaluate(COLOURED, "warn") == [False, True, True, True]
+        await shows(panel, "ok", [True, False, True, False])
+        await shows(panel, "warn", [False, True, True, True])
         await panel.page.emulate_media(color_scheme="dark")
-        await panel.frames_more(2)
-        assert await panel.page.evaluate(COLOURED, "ok") == [True, False, True, False]
+        await shows(panel, "ok", [True, False, True, False])
+
+
+async def test_a_page_just_opened_knows_how_many_queries_there_are_now(browser: Browser) -> None:
+    async with daemon() as live:
+        await eventually(lambda: live.counter("queried") > 100)
+        async with opened(browser, live, "just-opened") as panel:
+            assert await panel.speed("query") > await panel.speed("pull") / 2 > 5
 
 
 async def test_one_cursor_tells_of_one_moment_in_all_charts(browser: Browser) -> None:
@@ -86,6 +112,24 @@ async def test_longer_ranges_know_what_was_before_the_page_and_before_a_restart(
             assert sum(minute["counters"].get("delivered", 0) for minute in minutes) >= 40, seconds
             await expect(panel.find(".charts .card-head")).to_contain_text("Bands are holds")
             await expect(panel.find(".plot .key b").nth(2)).not_to_have_text(re.compile("^(–|0.0)$"))
+
+
+async def test_after_a_lost_connection_the_journal_is_asked_again(browser: Browser, tmp_path: Path) -> None:
+    kept = {"data_dir": str(tmp_path)}
+    async with daemon(daemon=kept) as live, opened(browser, live, "history-again") as panel:
+        async with panel.page.expect_response("**/api/history?**"):
+            await panel.button("1 h").click()
+        async with panel.page.expect_response("**/api/history?**"):
+            for client in live.daemon.web._runner.app[FEED]._clients:
+                client.drop(WSCloseCode.GOING_AWAY)
+        await panel.is_live()
+
+
+async def test_what_the_journal_knows_fills_the_gaps_and_nothing_else(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "ring") as panel:
+        assert await panel.page.evaluate(FILLED) == [
+            [0, 1], [60, 1], [100, 2], [120, 2], [140, 2], [180, 1], [240, 1], [300, 2]
+        ]  # fmt: skip
 
 
 async def test_without_a_journal_a_longer_range_says_that_it_has_only_seen_so_much(browser: Browser) -> None:

@@ -63,6 +63,40 @@ async def test_escape_leaves_menu_and_dialog_without_a_command(browser: Browser)
         assert live.holds("pull") == set()
 
 
+async def test_the_second_half_of_a_double_click_undoes_nothing(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "double-click") as panel:
+        await panel.button("Pause").click()
+        await expect(panel.button("Resume")).to_be_enabled()
+        await panel.page.mouse.down(click_count=2)
+        await panel.page.mouse.up(click_count=2)
+        await panel.frames_more(3)
+        await panel.shows_state("paused")
+        assert live.holds("pull") == {"manual"}
+
+
+async def test_the_keyboard_stays_at_the_button_that_was_pressed(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "focus") as panel:
+        keyboard, more = panel.page.keyboard, panel.button("More actions")
+        await panel.button("Pause").focus()
+        await keyboard.press("Enter")
+        await panel.shows_state("paused")
+        await expect(panel.button("Resume")).to_be_focused()
+        await keyboard.press("Enter")
+        await panel.shows_state("running")
+        for leave in (["Escape"], ["Tab", "Tab", "Enter"], ["Enter"]):  # by key, by its button, by doing it
+            await more.focus()
+            await keyboard.press("Enter")
+            await expect(panel.button("Pause with reason or time…")).to_be_focused()
+            await keyboard.press("Enter")
+            await expect(panel.page.get_by_label("Reason")).to_be_focused()
+            for key in leave:
+                await keyboard.press(key)
+            await expect(panel.find("dialog")).to_have_count(0)
+            await expect(more).to_be_focused()
+        await panel.shows_state("paused")
+        assert live.holds("pull") == {"manual"}
+
+
 async def test_a_lane_is_stopped_after_a_question_and_started_at_once(browser: Browser) -> None:
     async with daemon() as live, opened(browser, live, "stop") as panel:
         await panel.button("More actions").click()
@@ -82,7 +116,7 @@ async def test_several_lanes_have_a_switch_and_a_row_each_and_commands_go_to_the
     lanes = {"first": sim_lane(), "second": sim_lane()}
     async with daemon(lanes) as live, opened(browser, live, "lanes") as panel:
         await expect(panel.find(".lanes tbody tr")).to_have_count(2)
-        await panel.find(".bar").get_by_role("button", name="second").click()
+        await panel.find(".lane-switch").get_by_role("button", name="second").click()
         await panel.button("Pause").click()
         await panel.shows_state("paused")
         assert (live.holds("pull", "first"), live.holds("pull", "second")) == (set(), {"manual"})
@@ -94,6 +128,19 @@ async def test_several_lanes_have_a_switch_and_a_row_each_and_commands_go_to_the
         await panel.find("dialog").get_by_role("button", name="Pause", exact=True).click()
         await panel.shows_state("paused")
         assert live.holds("pull", "first") == {"manual"}
+
+
+async def test_a_lane_in_trouble_is_seen_from_every_other(browser: Browser) -> None:
+    lanes = {"first": sim_lane(), "second": sim_lane()}
+    async with daemon(lanes) as live:
+        await live.post("/api/stop?lane=second")
+        async with opened(browser, live, "lane-in-trouble") as panel:
+            await panel.shows_state("stopped")  # the worst one is looked at first
+            switch = panel.find(".lane-switch")
+            await switch.get_by_role("button", name="first").click()
+            await panel.shows_state("running")
+            await expect(switch.get_by_text("stopped")).to_be_visible()
+            await expect(panel.find(".top [role=status]")).to_contain_text("second: stopped.")
 
 
 async def test_tickets_stand_still_under_the_pointer_and_a_trace_can_be_looked_up(browser: Browser) -> None:
@@ -150,6 +197,16 @@ async def test_the_numbers_on_the_page_are_the_daemons(browser: Browser) -> None
         await expect(panel.find(".books")).to_contain_text("balanced")
         await expect(panel.find(".drop")).to_contain_text("Nothing dropped")
         await expect(panel.find("[data-stage=queue] .speed")).to_have_text("0")
+
+
+async def test_a_drop_rate_is_not_called_good_before_there_are_enough_to_judge(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "not-judged") as panel:
+        world_of(live).change({"rate": 0})
+        await live.post("/api/resume")  # which begins the count afresh
+        await expect(panel.find(".drop")).to_contain_text("Not judged until 100")
+        await expect(panel.find(".drop .mode")).to_have_count(0)
+        world_of(live).change({"rate": 100})
+        await expect(panel.find(".drop .mode")).to_have_text("ok")
 
 
 async def test_the_money_is_the_daemons_and_what_was_paid_in_vain_is_named(browser: Browser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from playwright.async_api import Browser, CDPSession, expect
+from playwright.async_api import Browser, CDPSession, Route, expect
 
 from pipeline.web.app import FEED
 from tests.e2e.harness import LANE, PATIENCE, Live
@@ -36,6 +36,9 @@ async def test_it_reconnects_by_itself_after_the_daemon_was_restarted(browser: B
             await expect(panel.find(".light")).not_to_have_attribute("data-connection", "live")
             await expect(panel.find(".stopped-at")).to_contain_text("Data stopped at")
             await expect(panel.find("main")).to_have_class("stale")
+            await expect(panel.find(".verdict")).to_contain_text("This is how it was")
+            await expect(panel.find(".top [role=status]")).to_contain_text("Data stopped at")
+            assert await panel.page.title() == "✕ no data · Tidegate"
             await expect(panel.button("Resume")).to_be_disabled()
             await panel.picture("stale")
             async with daemon(web={"port": port}) as second:
@@ -46,6 +49,45 @@ async def test_it_reconnects_by_itself_after_the_daemon_was_restarted(browser: B
                 await panel.button("Pause").click()
                 await panel.shows_state("paused")
                 assert second.holds("pull") == {"manual"}
+
+
+async def test_a_line_that_is_open_and_silent_is_not_called_live(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with daemon() as live, opened(browser, live, "silent") as panel:
+        await expect(panel.find(".light")).to_contain_text("live")
+        monkeypatch.setattr(live.daemon.web._runner.app[FEED], "run_once", lambda: None)
+        await expect(panel.find(".light")).to_contain_text("no data")
+        await expect(panel.find("main")).to_have_class("stale")
+        monkeypatch.undo()
+        await expect(panel.find(".light")).to_contain_text("live")
+        await expect(panel.find("main")).not_to_have_class("stale")
+
+
+async def test_texts_that_do_not_come_are_asked_for_again(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "texts") as panel:
+        texts = "**/static/texts/*"
+        await panel.page.route(texts, lambda route: route.abort())
+        await panel.button("中文").click()
+        await expect(panel.find(".notices")).to_contain_text("The daemon did not answer")
+        await panel.page.reload()
+        await expect(panel.find("#panel")).to_contain_text("Failed to fetch")
+        await panel.page.unroute(texts)
+        await panel.is_live()
+        await expect(panel.find("#panel")).not_to_contain_text("Failed to fetch")
+
+
+async def test_a_network_that_swallows_everything_counts_as_lost(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "swallowed") as panel:
+        swallowed: asyncio.Queue[Route] = asyncio.Queue()
+        await panel.page.route("**/api/status", swallowed.put_nowait)
+        await panel.page.reload()
+        await asyncio.wait_for(swallowed.get(), PATIENCE)
+        await expect(panel.find(".light")).to_have_attribute("data-connection", "connecting")
+        # The wait between two questions is shorter than the pauses in which a picture of it could be missed.
+        await asyncio.wait_for(swallowed.get(), PATIENCE)
+        await panel.page.unroute("**/api/status")
+        await panel.is_live()
 
 
 async def test_draining_is_shown_until_the_end(browser: Browser) -> None:
@@ -81,9 +123,17 @@ async def test_the_token_is_asked_once_and_kept_for_the_session(browser: Browser
         assert kept == [0, ""]
 
 
+#: What was under way when the tab was hidden is on the page.
+SETTLED = (
+    "() => new Promise((over) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(over))))"
+)
+
+
 async def test_nothing_is_drawn_while_the_tab_is_hidden(browser: Browser) -> None:
     async with daemon() as live, opened(browser, live, "hidden", scripts=(HIDE,)) as panel:
         await look(panel, False)
+        await panel.frames_more(1)
+        await panel.page.evaluate(SETTLED)
         pulled = await panel.find(".books dd").first.inner_text()
         await live.post("/api/pause")
         await panel.frames_more(4)

@@ -68,6 +68,7 @@ async def test_a_journal_that_cannot_be_written_shows_until_it_can(browser: Brow
         live.daemon.lanes[LANE].journal_trouble("disk full")
         await expect(panel.hold("journal")).to_contain_text("disk full")
         await expect(panel.find(".verdict")).to_contain_text("Check the disk")
+        await expect(panel.find(".pill")).to_have_class("pill bad")
         await panel.hold("journal").get_by_role("link", name="runbook").click()
         await expect(panel.find("#hold-journal")).to_be_in_viewport()
         live.daemon.lanes[LANE].journal_trouble(None)
@@ -128,6 +129,9 @@ async def test_a_black_out_is_seen_in_breakers_and_charts(browser: Browser) -> N
         await expect(query).to_have_attribute("data-mode", "open")
         await expect(query).to_contain_text("tries in")
         await expect(panel.hold("breaker")).to_contain_text("query")
+        await expect(panel.hold("breaker")).to_contain_text("connection reset")
+        await expect(query).to_contain_text("Last: connection reset")
+        await expect(panel.find(".verdict")).to_contain_text("The breaker is open at query")
         await expect(plots).not_to_have_attribute("data-marks", "0")
         delivered = panel.find(".plot").first.locator(".key b").nth(2)
         before = await delivered.inner_text()
@@ -138,3 +142,20 @@ async def test_a_black_out_is_seen_in_breakers_and_charts(browser: Browser) -> N
         world_of(live).change({"query": {"reset": 0.0}})
         await expect(panel.hold("breaker")).to_have_count(0)
         await expect(panel.find(".event[data-kind=breaker]").first).to_be_visible()
+
+
+async def test_many_faults_are_named_before_and_after_they_make_a_lane_slow(browser: Browser) -> None:
+    patient = sim_lane(breaker={"window": 4, "min_samples": 20, "degrade_at": 0.9, "trip_after": 10_000})
+    async with daemon({LANE: patient}) as live, opened(browser, live, "slow") as panel:
+        verdict = panel.find(".verdict")
+        await expect(verdict).to_have_text("All is well.")
+        world_of(live).change({"query": {"error": 0.7}})
+        await expect(verdict).to_have_text("Running, with many faults at query.")
+        await panel.shows_state("running")
+        world_of(live).change({"query": {"error": 1.0}})
+        await panel.shows_state("degraded")
+        await expect(verdict).to_have_text(
+            "Slower than usual because of many faults at query. It recovers by itself."
+        )
+        await expect(panel.find("[data-breaker=query] .last")).to_be_visible()
+        world_of(live).change({"rate": 0, "query": {"error": 0.0}})  # so that it has nothing to drain

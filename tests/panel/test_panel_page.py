@@ -18,7 +18,7 @@ from pipeline.web.app import STATIC
 from pipeline.web.wording import panel_texts
 from tests.e2e.harness import LANE, eventually
 from tests.panel.hostile_ends import PAYLOADS
-from tests.panel.panel_harness import Panel, daemon, opened, sim_lane, url_of
+from tests.panel.panel_harness import Panel, daemon, opened, sim_lane, url_of, world_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -89,6 +89,26 @@ async def test_a_phone_shows_everything_without_scrolling_sideways(browser: Brow
         assert button["height"] >= 38
         await panel.find(".big.resume").tap()
         await expect(panel.hold("manual")).to_have_count(0)
+
+
+async def test_what_was_not_today_has_its_day(browser: Browser) -> None:
+    told = """async () => {
+      const { moment } = await import("/static/core/format.js");
+      const at = new Date(2026, 0, 31, 23, 59, 58) / 1000;
+      return [moment(at, at + 1), moment(at, at + 3)];
+    }"""
+    async with daemon() as live, opened(browser, live, "day") as panel:
+        assert await panel.page.evaluate(told) == ["23:59:58", "01-31 23:59:58"]
+
+
+@pytest.mark.parametrize("size", [PHONE, {"width": 1280, "height": 720}])
+async def test_huge_numbers_stay_in_their_boxes(browser: Browser, size: dict[str, int]) -> None:
+    async with daemon() as live, opened(browser, live, f"huge-{size['width']}", viewport=size) as panel:
+        world_of(live).change({"credits": 10**15})
+        await live.daemon.lanes[LANE].side_calls_once()
+        await expect(panel.find(".money .speed").first).to_have_text(re.compile(r"^\d{1,3}(,\d{3}){4,}$"))
+        assert await panel.find(".money").evaluate("(card) => card.scrollWidth <= card.offsetWidth")
+        assert await panel.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 async def test_strangers_words_are_shown_and_never_run(browser: Browser) -> None:

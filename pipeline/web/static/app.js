@@ -7,6 +7,7 @@ import { everySecond } from "./core/clock.js";
 import { html, render } from "./core/html.js";
 import { App } from "./view/app.js";
 
+const TEXTS_AGAIN = 1000;
 const root = document.getElementById("panel");
 const prefs = new Prefs();
 const store = new Store();
@@ -27,17 +28,34 @@ function drawSoon() {
 
 /** @param {string} lang */
 async function setLang(lang) {
-  await loadTexts(lang);
+  try {
+    await loadTexts(lang);
+  } catch {
+    return store.notify(say("panel.no_answer"), true);
+  }
   prefs.setLang(lang);
   drawSoon();
 }
 
+/** A page has nothing to say without its texts, and a daemon that is just starting has them soon. */
+async function textsCome() {
+  for (;;) {
+    try {
+      return await loadTexts(prefs.lang);
+    } catch (error) {
+      root.textContent = String(error);
+      await new Promise((resolve) => setTimeout(resolve, TEXTS_AGAIN));
+    }
+  }
+}
+
 store.onChange = drawSoon;
 prefs.onChange = drawSoon;
-everySecond(() => { connection.check(); drawSoon(); });
+await textsCome();
+root.textContent = "";
 try {
-  await loadTexts(prefs.lang);
   draw();
+  everySecond(() => { connection.check(); drawSoon(); });
   connection.start();
 } catch (error) {
   root.textContent = say("panel.failed", { why: String(error) });

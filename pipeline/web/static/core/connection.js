@@ -5,6 +5,8 @@ const REFUSED = 4401;
 const WAIT_MIN = 500;
 const WAIT_MAX = 10_000;
 const ACK_TIMEOUT = 8_000;
+/** A network that swallows packets says neither yes nor no, for minutes. */
+const ASK_TIMEOUT = 5_000;
 /** A line that says nothing for so long is dead, whatever TCP believes: statistics come every second. */
 const SILENCE_MAX = 10_000;
 
@@ -29,7 +31,7 @@ export class Connection {
     this.#say("connecting");
     try {
       // A WebSocket cannot say 401, and without a first message it would wait.
-      if ((await ask("/api/status")).status === 401) return this.#refused();
+      if ((await ask("/api/status", AbortSignal.timeout(ASK_TIMEOUT))).status === 401) return this.#refused();
     } catch {
       return this.#later();
     }

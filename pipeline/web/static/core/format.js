@@ -17,7 +17,11 @@ export const percent = (share) => `${(share * 100).toFixed(1)} %`;
 
 export const seconds = (value) => (value == null ? NOT_KNOWN : `${value.toFixed(value < 10 ? 2 : 1)} s`);
 
-export const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+/** With so many digits after the point, and its thousands apart. */
+export const exact = (value, digits) =>
+  value == null ? NOT_KNOWN : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+export const megabytes = (bytes) => `${exact(bytes / 1e6, 1)} MB`;
 
 export const money = (value) => (value == null ? NOT_KNOWN : Number(value.toFixed(value < 100 ? 2 : 0)).toLocaleString("en"));
 
@@ -31,3 +35,6 @@ export function day(at) {
   const date = new Date(at * 1000);
   return [date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
 }
+
+/** The time, and the day before it where that is not today. */
+export const moment = (at, now) => (day(at) === day(now) ? time(at) : `${day(at)} ${time(at)}`);

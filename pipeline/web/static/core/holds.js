@@ -29,9 +29,17 @@ export function holdsOf(lane) {
 
 export const toneOf = (reason) => TONES[reason] ?? "warn";
 
-/** Seconds until the hold ends by its time; null where it has none. */
+const STATE_TONES = { running: "ok", degraded: "warn", paused: "warn", draining: "info", stopped: "bad", hard_stopped: "bad" };
+
+/** A lane is as bad as its worst hold: one that waits for credit is paused like any other, but wants somebody. */
+export function laneTone(lane) {
+  const wanted = holdsOf(lane).some((hold) => toneOf(hold.reason) === "bad");
+  return wanted ? "bad" : (STATE_TONES[lane.state] ?? "plain");
+}
+
+/** Seconds until the hold ends by its time, begun ones as whole; null where it has none. */
 export function secondsLeft(hold, lane, now) {
-  if (hold.reason === "breaker") return Math.max(...hold.stages.map((stage) => lane.stages[stage].open_for ?? 0));
+  if (hold.reason === "breaker") return Math.max(...hold.stages.map((stage) => Math.ceil(lane.stages[stage].open_for)));
   const timed = /after ([\d.]+) s$/.exec(hold.releases);
-  return timed ? Math.max(0, hold.since + Number(timed[1]) - now) : null;
+  return timed ? Math.max(0, Math.ceil(hold.since + Number(timed[1]) - now)) : null;
 }

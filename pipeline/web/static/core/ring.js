@@ -1,4 +1,5 @@
 // The last so many points of a few columns, one point a step. Memory is flat by construction.
+import { placeOf } from "./scale.js";
 
 export const COLUMNS = ["pulled", "queried", "delivered", "dropped", "queue", "callbacks", "p50", "p95", "p99", "drop"];
 
@@ -29,12 +30,14 @@ export class Ring {
     this.merged = 1;
   }
 
-  /** What somebody else remembers of the time up to our first point. @param {Row[]} rows oldest first */
-  prefix(rows) {
-    const own = this.#rows();
-    const first = own[0]?.t ?? Infinity;
+  /** What somebody else remembers of the times when we were not there. @param {Row[]} rows oldest first */
+  fill(rows) {
+    const own = this.#rows().filter((row) => COLUMNS.some((name) => row[name] != null));
+    const times = own.map((row) => row.t);
+    // Within a step after a point of ours we were there ourselves.
+    const missing = rows.filter(({ t }) => !(t - times[placeOf(times, t - 1)] <= this.step));
     for (const column of Object.values(this.data)) column.length = 0;
-    for (const row of [...rows.filter((each) => each.t <= first), ...own]) this.add(row);
+    for (const row of [...missing, ...own].sort((a, b) => a.t - b.t)) this.add(row);
   }
 
   #rows() {

@@ -7,8 +7,8 @@ export const RANGES = { "5m": [1, 300, 5], "1h": [20, 180, 130], "24h": [300, 28
 const RATE_OVER = 5;
 const COUNTED = ["pulled", "queried", "delivered", "dropped"];
 
-/** @typedef {{t: number, pulled: number, queried: number|undefined, delivered: number, dropped: number,
- *  queriedPerMin: number, queue: number, callbacks: number, drop: number} & Record<"p50"|"p95"|"p99", number|null|undefined>} Sample */
+/** @typedef {{t: number, pulled: number, queried: number, delivered: number, dropped: number,
+ *  queue: number, callbacks: number, drop: number} & Record<"p50"|"p95"|"p99", number|null|undefined>} Sample */
 
 const total = (counts) => Object.values(counts ?? {}).reduce((sum, count) => sum + count, 0);
 
@@ -21,7 +21,6 @@ export function sampleOf(now, lane) {
     queried: counters.queried,
     delivered: counters.delivered,
     dropped: total(lane.dropped),
-    queriedPerMin: stages.query.rate_per_min,
     queue: queue.pending + queue.delayed,
     callbacks: lane.callbacks.pending + lane.callbacks.retrying,
     drop: lane.drop_rate.rate * 100,
@@ -36,11 +35,11 @@ export function samplesOf({ fields, points }, lane) {
     return {
       t: point.now,
       pulled: row.pulled,
+      queried: row.queried,
       delivered: row.delivered,
       dropped: row.dropped,
-      queriedPerMin: row.query_per_min,
       queue: row.queued,
-      callbacks: row.callbacks_pending,
+      callbacks: row.callbacks_pending + row.callbacks_retrying,
       drop: row.drop_rate * 100,
       p50: row.query_p50,
       p95: row.query_p95,
@@ -86,8 +85,6 @@ class Rates {
     const seconds = sample.t - first.t;
     const rate = (name) => (seconds > 0 ? Math.max(0, sample[name] - first[name]) / seconds : null);
     const rates = Object.fromEntries(COUNTED.map((name) => [name, rate(name)]));
-    // The feed's own history has no count of queries, only their rate.
-    if (first.queried === undefined || sample.queried === undefined) rates.queried = sample.queriedPerMin / 60;
     return { ...sample, ...rates };
   }
 }

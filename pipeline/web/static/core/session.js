@@ -8,8 +8,8 @@ export const token = {
   forget: () => sessionStorage.removeItem(NAME),
 };
 
-/** @param {string} path */
-export function ask(path) {
+/** @param {string} path @param {AbortSignal} [signal] */
+export function ask(path, signal) {
   const value = token.get();
-  return fetch(path, { headers: value ? { Authorization: `Bearer ${value}` } : {} });
+  return fetch(path, { headers: value ? { Authorization: `Bearer ${value}` } : {}, signal });
 }

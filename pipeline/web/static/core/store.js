@@ -1,6 +1,6 @@
 // All that the page knows. Messages change it; views only read it. Every list has a limit.
 import { Series, sampleOf, samplesOf } from "./series.js";
-import { nameOf } from "./texts.js";
+import { nameOf, say } from "./texts.js";
 import { SEVERITY } from "./holds.js";
 import { ask } from "./session.js";
 
@@ -10,6 +10,10 @@ const STEPS_MAX = 40;
 const STALE_AFTER = 3_000;
 const NOTICE_FOR = 6_000;
 
+/** The name of the lane that needs somebody most; the first of equals. */
+const worstOf = (lanes) =>
+  Object.keys(lanes).sort((a, b) => SEVERITY.indexOf(lanes[a].state) - SEVERITY.indexOf(lanes[b].state))[0] ?? "";
+
 export class Store {
   constructor() {
     this.onChange = () => {};
@@ -17,6 +21,8 @@ export class Store {
     /** @type {any} the latest status, as GET /api/status gives it */
     this.status = null;
     this.receivedAt = 0;
+    /** Connections so far: before each but the first there was a time that this page has not seen. */
+    this.greetings = 0;
     this.chosen = "";
     /** @type {any[]} newest first */
     this.events = [];
@@ -84,13 +90,14 @@ export class Store {
   /** The tab's title tells also when nobody looks at the page. */
   title() {
     if (!this.status) return "Tidegate";
-    const states = Object.values(this.status.lanes).map((lane) => lane.state);
-    const worst = states.sort((a, b) => SEVERITY.indexOf(a) - SEVERITY.indexOf(b))[0];
+    if (this.stale || this.connection.state !== "live") return `✕ ${say("panel.no_data")} · Tidegate`;
+    const worst = this.status.lanes[worstOf(this.status.lanes)]?.state;
     const mark = { running: "●", degraded: "◐" }[worst] ?? "■";
     return worst ? `${mark} ${nameOf("state", worst)} · Tidegate` : "Tidegate";
   }
 
   #hello({ status, events, steps, history }) {
+    this.greetings += 1;
     const oldest = events.at(-1)?.at ?? Infinity;
     this.events = [...events, ...this.events.filter((event) => event.at < oldest)].slice(0, EVENTS_MAX);
     for (const name of Object.keys(status.lanes)) {
@@ -100,6 +107,7 @@ export class Store {
     }
     this.steps = {};
     this.#steps(steps);
+    this.chosen ||= worstOf(status.lanes);
     this.#stats(status);
   }
 

@@ -25,12 +25,19 @@ function Breaker({ name, stage, limits }) {
     <h3>${label}<span class=${`mode ${modeTone(stage.mode)}`}>${nameOf("mode", stage.mode)}</span></h3>
     <p class="pair"><span>${say("panel.breakers.faults")}</span><b>${percent(share)}</b></p>
     <${Meter} label=${`${label}: ${say("panel.breakers.faults")}`} value=${share} most=${1} text=${percent(share)}
-      tone=${faultTone(share, limits)} marks=${[low, high]} markText=${(mark) => `${Math.round(mark * 100)}`} />
+      tone=${faultTone(share, limits)} marks=${[low, high]} markText=${(mark) => `${Math.round(mark * 100)} %`} />
     <p class="pair"><span>${say("panel.breakers.row")}</span><b>${row}</b></p>
     <${Meter} label=${`${label}: ${say("panel.breakers.row")}`} value=${stage.consecutive_faults} most=${most} text=${row}
       tone=${stage.consecutive_faults >= most / 2 ? "bad" : "plain"} />
     <p class="sub">${stage.open_for > 0
       ? html`<b class="bad">${say("panel.breakers.opens", { left: duration(Math.ceil(stage.open_for)) })}</b>`
       : html`<span>${say("panel.breakers.window", { faults: count(faults), total: count(total), seconds: limits.breaker_window })}</span>`}</p>
+    ${stage.last_fault && html`<${LastFault} ...${stage.last_fault} />`}
   </div>`;
+}
+
+/** The daemon's own words for what it met: an operator looks for them elsewhere too. */
+function LastFault({ why, ago }) {
+  const text = say("panel.breakers.last", { why, ago: duration(ago) });
+  return html`<p class="sub last" title=${text}>${text}</p>`;
 }

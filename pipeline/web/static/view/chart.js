@@ -1,5 +1,5 @@
 // One chart with its legend; the numbers are those under the cursor, or the latest.
-import { NOT_KNOWN } from "../core/format.js";
+import { exact } from "../core/format.js";
 import { html, useEffect, useLayoutEffect, useRef } from "../core/html.js";
 import { placeOf } from "../core/scale.js";
 import { draw, timeAt } from "./plot.js";
@@ -20,7 +20,7 @@ export function Chart({ title, lines, digits, floor, levels, ring, now, marks, c
 
   const point = (event) => onCursor(timeAt(canvas.current, event.offsetX, from, to));
   const at = cursor == null ? ring.data.t.length - 1 : placeOf(ring.data.t, cursor);
-  const value = (column) => ring.data[column][at]?.toFixed(digits) ?? NOT_KNOWN;
+  const value = (column) => exact(ring.data[column][at], digits);
   return html`<figure class="plot">
     <figcaption><b>${title}</b>
       <span class="legend">${lines.map((line) => html`<span key=${line.column} class="key">

@@ -1,5 +1,5 @@
 // Four charts, one cursor, three ranges.
-import { time } from "../core/format.js";
+import { moment } from "../core/format.js";
 import { html, useEffect, useState } from "../core/html.js";
 import { marksAt, marksOf } from "../core/marks.js";
 import { sentence } from "../core/sentence.js";
@@ -41,7 +41,7 @@ export function Charts({ store, series, lane }) {
   const options = Object.keys(RANGES).map((name) => [name, say(`panel.charts.${name}`)]);
   const remark = cursor == null
     ? say(short && range !== "5m" ? "panel.charts.only_seen" : "panel.charts.marks")
-    : `${time(cursor)} ${whatWas(marksAt(marks, cursor, ring.span / 300))}`;
+    : `${moment(cursor, store.now)} ${whatWas(marksAt(marks, cursor, ring.span / 300))}`;
   const aside = html`<p class="muted">${remark}</p>
     <${Choice} label=${say("panel.charts.range")} options=${options} value=${range} onPick=${setRange} />`;
   return html`<${Section} name="charts" title=${say("panel.charts")} aside=${aside}>
@@ -59,19 +59,19 @@ function whatWas(marks) {
 
 /** Asks the daemon for what it remembers of a longer range. True while there is only what the page has seen. */
 function useHistory(store, series, range) {
-  const [known, setKnown] = useState({});
+  const [asked, setAsked] = useState({ name: "", found: false });
   const { lane, status } = store;
-  const name = `${lane} ${range}`;
+  const name = `${lane} ${range} ${store.greetings}`;
   useEffect(() => {
-    if (range === "5m" || name in known) return;
-    const note = (found) => setKnown((before) => ({ ...before, [name]: found }));
+    if (range === "5m") return;
+    const note = (found) => setAsked({ name, found });
     ask(`/api/history?lane=${encodeURIComponent(lane)}&range=${range}`)
       .then(async (answer) => {
-        if (answer.ok) series.rings[range].prefix(rowsOf(await answer.json(), status.lanes[lane], status.now));
+        if (answer.ok) series.rings[range].fill(rowsOf(await answer.json(), status.lanes[lane], status.now));
         note(answer.ok);
         await store.rememberMore();
       })
       .catch(() => note(false));
   }, [name]);
-  return !known[name];
+  return asked.name !== name || !asked.found;
 }

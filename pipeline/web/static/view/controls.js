@@ -1,6 +1,6 @@
 // The big button and what hides behind it.
 import { RESUMABLE } from "../core/holds.js";
-import { html, useEffect, useRef, useState } from "../core/html.js";
+import { html, useLayoutEffect, useRef, useState } from "../core/html.js";
 import { say } from "../core/texts.js";
 import { PauseDialog, ResumeDialog, StopDialog } from "./dialogs.js";
 
@@ -21,7 +21,7 @@ export function Controls({ store, connection, lane, holds }) {
   const name = store.lane;
 
   async function run(what, fields = {}, all = false) {
-    open("");
+    if (busy) return;
     setBusy(true);
     const outcome = await connection.command(COMMANDS[what], all ? fields : { lane: name, ...fields });
     setBusy(false);
@@ -29,8 +29,11 @@ export function Controls({ store, connection, lane, holds }) {
     else store.notify(outcome.error?.message ?? say("panel.no_answer"), true);
   }
 
-  const press = () => (verb === "resume" && lane.state === "hard_stopped" ? open("resume") : run(verb));
-  const off = busy || store.connection.state !== "live" || lane.state === "draining";
+  const next = () => (verb === "resume" && lane.state === "hard_stopped" ? open("resume") : run(verb));
+  // The second half of a double click would undo what the first did.
+  const press = (event) => event.detail > 1 || next();
+  // Not while it is busy: a button that is switched off loses the keyboard.
+  const off = store.connection.state !== "live" || lane.state === "draining";
   const several = Object.keys(store.status.lanes).length > 1;
   const more = useRef(null);
   const escape = (event) => {
@@ -38,24 +41,28 @@ export function Controls({ store, connection, lane, holds }) {
     open("");
     more.current.focus();
   };
+  // A dialog gives the keyboard back to what had it, and the menu's items are gone by then.
+  const choose = (item) => {
+    more.current.focus();
+    open(item);
+  };
   const Dialog = DIALOGS[dialog];
   return html`<div class="controls" onKeyDown=${escape}>
-    <button type="button" class=${`big ${verb}`} disabled=${off} onClick=${press}>${say(`panel.do.${verb}`)}</button>
-    <button type="button" class="quiet" ref=${more} aria-label=${say("panel.do.more")} title=${say("panel.do.more")} aria-haspopup="true"
+    <button type="button" class=${`big ${verb}`} disabled=${off} aria-busy=${String(busy)} onClick=${press}>${say(`panel.do.${verb}`)}</button>
+    <button type="button" class="quiet" ref=${more} aria-label=${say("panel.do.more")} title=${say("panel.do.more")}
       aria-expanded=${String(dialog === "menu")} disabled=${off} onClick=${() => open(dialog === "menu" ? "" : "menu")}>⋯</button>
-    ${dialog === "menu" && html`<${Menu} verb=${verb} open=${open} />`}
-    ${Dialog && html`<${Dialog} ...${{ several, holds }} onCancel=${() => open("")}
+    ${dialog === "menu" && html`<${Menu} verb=${verb} onPick=${choose} onLeave=${() => open((now) => (now === "menu" ? "" : now))} />`}
+    ${Dialog && html`<${Dialog} ...${{ several, holds }} onClose=${() => open("")}
       onDone=${(fields, all) => run(dialog, fields, all)} />`}
   </div>`;
 }
 
-function Menu({ verb, open }) {
+function Menu({ verb, onPick, onLeave }) {
   const first = useRef(null);
-  useEffect(() => first.current.focus(), []);
-  // An item that was chosen takes the menu away, and that is a loss of focus too.
-  const leave = (event) => event.currentTarget.contains(event.relatedTarget) || open((now) => (now === "menu" ? "" : now));
+  useLayoutEffect(() => first.current.focus(), []);
+  const leave = (event) => event.currentTarget.contains(event.relatedTarget) || onLeave();
   return html`<div class="menu" onFocusOut=${leave}>
-    <button type="button" ref=${first} onClick=${() => open("pause")}>${say("panel.do.pause_with")}</button>
-    ${verb !== "start" && html`<button type="button" onClick=${() => open("stop")}>${say("panel.do.stop_with")}</button>`}
+    <button type="button" ref=${first} onClick=${() => onPick("pause")}>${say("panel.do.pause_with")}</button>
+    ${verb !== "start" && html`<button type="button" onClick=${() => onPick("stop")}>${say("panel.do.stop_with")}</button>`}
   </div>`;
 }

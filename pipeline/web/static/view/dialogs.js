@@ -1,31 +1,32 @@
 // Questions asked before a command is sent.
 import { RESUMABLE } from "../core/holds.js";
-import { html, useEffect, useRef } from "../core/html.js";
+import { html, useLayoutEffect, useRef } from "../core/html.js";
 import { reasonGiven } from "../core/sentence.js";
 import { nameOf, say } from "../core/texts.js";
 
 const REASON_MAX = 200;
 const MINUTES_MAX = 1440;
 
-/** @param {{title: string, verb: string, several: boolean, onDone: Function, onCancel: Function, children: any}} props */
-function Ask({ title, verb, several, onDone, onCancel, children }) {
+/** @param {{title: string, verb: string, several: boolean, onDone: Function, onClose: Function, children: any}} props */
+function Ask({ title, verb, several, onDone, onClose, children }) {
   const box = useRef(null);
-  useEffect(() => box.current.showModal(), []);
+  useLayoutEffect(() => box.current.showModal(), []);
   function submit(event) {
     event.preventDefault();
     const given = new FormData(event.target);
     const fields = {};
     if (given.get("reason")) fields.reason = given.get("reason");
     if (given.get("minutes")) fields.for = Number(given.get("minutes")) * 60;
+    box.current.close();
     onDone(fields, given.has("all"));
   }
-  return html`<dialog ref=${box} aria-label=${title} onCancel=${onCancel}>
+  return html`<dialog ref=${box} aria-label=${title} onClose=${onClose}>
     <form onSubmit=${submit}>
       <h2>${title}</h2>
       ${children}
       ${several && html`<label class="check"><input type="checkbox" name="all" /> ${say("panel.dialog.all")}</label>`}
       <div class="actions">
-        <button type="button" onClick=${onCancel}>${say("panel.do.cancel")}</button>
+        <button type="button" onClick=${() => box.current.close()}>${say("panel.do.cancel")}</button>
         <button class=${`big ${verb}`}>${say(`panel.do.${verb}`)}</button>
       </div>
     </form>

@@ -14,10 +14,10 @@ export function DropRate({ lane }) {
   const marks = [limits.drop_degrade, limits.drop_trip, limits.drop_stop];
   const reasons = Object.entries(lane.dropped ?? {}).filter(([, many]) => many > 0).sort((a, b) => b[1] - a[1]);
   return html`<${Section} name="drop" title=${say("panel.drop")}
-      aside=${html`<span class=${`mode ${TONES[level]}`}>${nameOf("level", level)}</span>`}>
+      aside=${judged && html`<span class=${`mode ${TONES[level]}`}>${nameOf("level", level)}</span>`}>
     <p class="speed">${percent(rate)}</p>
     <${Meter} label=${say("panel.drop")} value=${rate} most=${limits.drop_stop * HEADROOM} text=${percent(rate)} tone=${TONES[level]}
-      marks=${marks} markText=${(mark) => `${Math.round(mark * 100)}`} />
+      marks=${marks} markText=${(mark) => `${Math.round(mark * 100)} %`} />
     <p class="sub">${judged
       ? say("panel.drop.numbers", { delivered: count(delivered), dropped: count(dropped) })
       : html`<b>${say("panel.drop.not_judged", { least: limits.drop_min_total, total: count(delivered + dropped) })}</b>`}</p>

@@ -1,5 +1,5 @@
 // What happened, filtered, and to take away.
-import { day, time } from "../core/format.js";
+import { moment } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { remark, sentence } from "../core/sentence.js";
 import { nameOf, say } from "../core/texts.js";
@@ -36,7 +36,7 @@ export function Events({ store }) {
   return html`<${Section} name="events" title=${say("panel.events")} aside=${aside}>
     <ol class="scroll" tabindex="0" aria-label=${say("panel.events")}>
       ${found.slice(0, SHOWN_MAX).map((event) => html`<li key=${`${event.at} ${event.seq}`} class="event" data-kind=${event.kind}>
-        <time title=${day(event.at)}>${time(event.at)}</time>
+        <time>${moment(event.at, store.now)}</time>
         <span class=${`level ${event.level}`}>${say(`panel.events.${event.level}`)}</span>
         <span class="where">${[several && event.lane, ...event.stage.split(",").filter(Boolean).map((stage) => nameOf("stage", stage))].filter(Boolean).join(" · ")}</span>
         <span class="what"><b>${sentence(event)}</b> <span class="muted">${remark(event)}</span></span>

@@ -1,5 +1,5 @@
 // Pull → queue → query → callback → retry, as one picture.
-import { count, megabytes, rate, seconds } from "../core/format.js";
+import { count, megabytes, NOT_KNOWN, rate, seconds } from "../core/format.js";
 import { html } from "../core/html.js";
 import { duration, nameOf, say } from "../core/texts.js";
 import { Meter, modeTone, Section } from "./parts.js";
@@ -40,8 +40,9 @@ function Queue({ lane, flows }) {
   return html`<li class=${`step queue ${flows ? "flows" : ""}`} data-stage="queue">
     <div><h3>${say("panel.flow.queue")}</h3>
       <p class="speed">${count(depth)}</p>
-      <p class="sub stack"><span>${say("panel.flow.queue_sub", { pending: count(pending), delayed: count(delayed) })}</span>
-        <span>${say("panel.flow.oldest", { age: age == null ? "–" : duration(age) })}</span></p></div>
+      <p class="sub stack"><span>${say("panel.flow.ready", { pending: count(pending) })}</span>
+        <span>${say("panel.flow.delayed", { delayed: count(delayed) })}</span>
+        <span>${say("panel.flow.oldest", { age: age == null ? NOT_KNOWN : duration(age) })}</span></p></div>
     <div class="tank" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax=${most} aria-valuenow=${depth}>
       <div class=${`water ${tone}`} style=${{ height: height(depth) }}></div>
       ${[low, high].map((mark) => html`<i key=${mark} style=${{ bottom: height(mark) }}><span>${mark}</span></i>`)}

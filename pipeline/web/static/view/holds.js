@@ -1,6 +1,6 @@
 // Every hold in one line: reason, since when, by whom, what releases it, and where to read on.
 import { secondsLeft, toneOf } from "../core/holds.js";
-import { time } from "../core/format.js";
+import { moment } from "../core/format.js";
 import { html } from "../core/html.js";
 import { reasonGiven } from "../core/sentence.js";
 import { duration, nameOf, say, whoIs } from "../core/texts.js";
@@ -15,8 +15,8 @@ export function Holds({ holds, lane, now }) {
 function Chip({ hold, lane, now }) {
   const left = secondsLeft(hold, lane, now);
   const how = say(`panel.releases.${hold.reason}`, { low: lane.queue.low_water });
-  const detail = reasonGiven(hold.reason, hold.detail);
-  const since = { time: time(hold.since), lasted: duration(now - hold.since) };
+  const detail = [reasonGiven(hold.reason, hold.detail), ...faultsBehind(hold, lane)].filter(Boolean).join(" · ");
+  const since = { time: moment(hold.since, now), lasted: duration(now - hold.since) };
   return html`<li class=${`hold ${toneOf(hold.reason)}`} data-hold=${hold.reason}>
     <b>${nameOf("reason", hold.reason)}</b>
     <span>${hold.stages.map((stage) => nameOf("stage", stage)).join(", ")}</span>
@@ -26,4 +26,10 @@ function Chip({ hold, lane, now }) {
     ${detail && html`<span class="detail" title=${detail}>${detail}</span>`}
     <a href=${`#hold-${hold.reason}`}>${say("panel.hold.runbook")}</a>
   </li>`;
+}
+
+/** A breaker says how many went wrong; the last of them says what. */
+function faultsBehind({ reason, stages }, lane) {
+  if (reason !== "breaker") return [];
+  return stages.map((stage) => lane.stages[stage].last_fault?.why);
 }

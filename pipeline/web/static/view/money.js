@@ -1,5 +1,5 @@
 // What is left, what went, and what for.
-import { count, money, NOT_KNOWN, rate } from "../core/format.js";
+import { count, exact, money, NOT_KNOWN, rate } from "../core/format.js";
 import { html } from "../core/html.js";
 import { say } from "../core/texts.js";
 import { Section } from "./parts.js";
@@ -24,7 +24,7 @@ export function Money({ lane }) {
   const low = hours != null && hours < HOURS_LOW;
   const rows = [
     [say("panel.money.spent"), money(spent)],
-    [say("panel.money.per_delivery"), money(each)],
+    [say("panel.money.per_delivery"), exact(each, 2)],
     [say("panel.money.wasted"), money(wasted(lane))],
     [say("panel.money.today"), count(lane.upstream?.today)],
   ];

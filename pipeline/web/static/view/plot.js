@@ -88,7 +88,8 @@ function drawMarks({ pen, x, bottom }, { marks, from, to }) {
   }
 }
 
-const short = (value) => (value >= 1000 ? `${+(value / 1000).toFixed(1)}k` : String(+value.toFixed(2)));
+/** The axis has room for about five characters. */
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 
 function drawAxes({ pen, x, y, right, bottom, high }, { from, to }) {
   pen.font = FONT;
@@ -100,7 +101,7 @@ function drawAxes({ pen, x, y, right, bottom, high }, { from, to }) {
   for (const value of numberTicks(high, Math.max(2, (bottom - TOP) / TICK_HEIGHT))) {
     const at = Math.round(y(value)) + 0.5;
     stroke(pen, [[LEFT, at], [right, at]]);
-    pen.fillText(short(value), LEFT - 8, at);
+    pen.fillText(short.format(value), LEFT - 8, at);
   }
   pen.textAlign = "center";
   pen.textBaseline = "alphabetic";

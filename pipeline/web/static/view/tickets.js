@@ -1,5 +1,5 @@
 // Recent steps in three columns. They stand still while somebody points at them.
-import { time } from "../core/format.js";
+import { moment, time } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { ask } from "../core/session.js";
 import { nameOf, say } from "../core/texts.js";
@@ -34,7 +34,7 @@ export function Tickets({ store, steps }) {
 
   const aside = html`${frozen && html`<span class="mode info">${say("panel.tickets.frozen")}</span>`}<${Search} onSearch=${search} />`;
   return html`<${Section} name="tickets" title=${say("panel.tickets")} aside=${aside}>
-    ${found && html`<${Trace} found=${found} onClose=${() => setFound(null)} />`}
+    ${found && html`<${Trace} found=${found} now=${store.now} onClose=${() => setFound(null)} />`}
     <div class="trio" onPointerEnter=${hold} onPointerLeave=${release} onFocusIn=${hold} onFocusOut=${release}>
       ${STAGES.map((stage) => html`<${Column} key=${stage} stage=${stage} steps=${shown[stage] ?? []} onPick=${search} />`)}
     </div>
@@ -81,14 +81,14 @@ function Search({ onSearch }) {
   </form>`;
 }
 
-function Trace({ found, onClose }) {
+function Trace({ found, now, onClose }) {
   return html`<div class="trace" role="region" aria-label=${say("panel.trace.title", { id: found.id })}>
     <p class="pair"><b>${say("panel.trace.title", { id: found.id })}</b>
       <button type="button" class="quiet" onClick=${onClose}>${say("panel.trace.close")}</button></p>
     ${found.why && html`<p class="bad">${say("panel.trace.failed", { why: found.why })}</p>`}
     ${!found.kept && !found.why && html`<p class="muted">${say("panel.trace.not_kept")}</p>`}
     ${!found.kept && found.steps.length > 0 && html`<p>${say("panel.trace.seen")}</p>`}
-    <ol>${found.steps.map((step, at) => html`<li key=${at} class="ticket"><time>${time(step.at)}</time>
+    <ol>${found.steps.map((step, at) => html`<li key=${at} class="ticket"><time>${moment(step.at, now)}</time>
       <b class=${toneOf(step.what)}>${nameOfStep(step.what)}</b><span>${nameOf("stage", step.stage)}</span>
       <span class="muted">${step.age == null ? "" : age(step.age)}</span></li>`)}</ol>
   </div>`;
