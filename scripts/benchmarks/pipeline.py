@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +35,7 @@ from benchmarks.measure import (
     table,
     write_json,
 )
+from benchmarks.players import Broken
 from benchmarks.runners import PYTHON, RUNNERS, TUNED, Launch, Place, Skip, node_modules
 
 HERE = Path(__file__).resolve().parent
@@ -45,10 +47,6 @@ TUNING_WARM_UP = 1.0
 #: system time each ticket; below 3 they do not show.
 HEAP_TRIMMED = 5
 MODES = ("plain", "tls")
-
-
-class Broken(Exception):
-    """A runner that ended, stood still or did not do the work."""
 
 
 @dataclass(slots=True)
@@ -67,6 +65,7 @@ class Row:
     faults_per_ticket: float = 0.0  # many = the allocator trims the heap and takes it back, over and over
     notes: list[str] = field(default_factory=list)
     failed: str = ""
+    rounds: list[tuple[float, float]] = field(default_factory=list)  # tickets/s and CPU of each round
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +249,8 @@ class Bench:
 
     def _side_by_side(self, size: str, mode: str) -> list[Row]:
         """In rounds, and the middle one of each runner counts: a shared machine is 5 % faster or slower from
-        one half minute to the next, which would all go into the ratio of two runs."""
+        one half minute to the next, which would all go into the ratio of two runs. Ratios are taken within a
+        round, between neighbours in time, and the middle one counts again."""
         tuned = {runner: self._tuned(size, mode, runner) for runner in self._plan.runners}
         rounds = [
             [row if row.failed else self._measured(row) for row in tuned.values()]
@@ -312,7 +312,9 @@ def failing(row: Row) -> Iterator[None]:
 def middle(trials: Sequence[Row]) -> Row:
     """The trial with the median rate; one that failed tells more than those that did not."""
     failed = [row for row in trials if row.failed]
-    return failed[0] if failed else sorted(trials, key=lambda row: row.tickets_per_second)[len(trials) // 2]
+    found = failed[0] if failed else sorted(trials, key=lambda row: row.tickets_per_second)[len(trials) // 2]
+    rounds = [(row.tickets_per_second, row.cpu_us_per_ticket) for row in trials]
+    return replace(found, rounds=rounds)
 
 
 def line(row: Row) -> str:
@@ -359,11 +361,15 @@ def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "size": size,
                 "mode": mode,
                 "ratio": f"{above.runner}/{below.runner}",
-                "tickets_per_second": above.tickets_per_second / below.tickets_per_second,
-                "cpu_us_per_ticket": above.cpu_us_per_ticket / below.cpu_us_per_ticket,
+                "tickets_per_second": ratio_of(above, below, 0),
+                "cpu_us_per_ticket": ratio_of(above, below, 1),
             }
         )
     return found
+
+
+def ratio_of(above: Row, below: Row, number: int) -> float:
+    return median(one[number] / other[number] for one, other in zip(above.rounds, below.rounds, strict=True))
 
 
 def report(rows: Sequence[Row]) -> str:

@@ -92,6 +92,7 @@ class World:
 
     def __init__(self, page_size: int) -> None:
         self.pulls = self.tickets = self.queries = self.callbacks = self.callback_bytes = self.strays = 0
+        self.last_pull = 0.0
         self.answer = response("200 OK", page(page_size))
         self.delivered = response("200 OK", b'{"code":200,"data":{"code":"SUCCESS"}}')
         self.volume = response("200 OK", b'{"status":200,"data":0}')
@@ -107,6 +108,7 @@ class World:
     def pull(self, target: bytes) -> bytes:
         limit = min(_limit(target), PULL_CAP)
         self.pulls += 1
+        self.last_pull = time.monotonic()
         self.tickets += limit
         stamp = self._now()
         tickets = b",".join([_ticket(next(self._numbers), stamp) for _ in range(limit)])
@@ -128,7 +130,8 @@ class World:
     def counted(self) -> bytes:
         # The reader's clock is the same (CLOCK_MONOTONIC), so a late answer does not bend the rate.
         numbers = {name: getattr(self, name) for name in COUNTERS}
-        return response("200 OK", json.dumps({"at": time.monotonic(), **numbers}).encode())
+        moments = {"at": time.monotonic(), "last_pull": self.last_pull}
+        return response("200 OK", json.dumps(moments | numbers).encode())
 
     def sampled(self) -> bytes:
         return self.not_found if self.sample is None else response("200 OK", self.sample)
