@@ -56,12 +56,13 @@ class SimSource:
     def _ticket(self, offer: Offer) -> Ticket:
         stamp = self.world.behaviour.timestamp
         data = wire(offer, stamp)["data"]
+        token = data.pop("token")
         return Ticket(
             key=offer.key,
             trace_id=offer.trace_id,
             stamp=as_read(offer.created, stamp),
             payload=data,
-            token=data["token"],
+            token=token,
         )
 
 

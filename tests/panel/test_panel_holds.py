@@ -149,7 +149,7 @@ async def test_many_faults_are_named_before_and_after_they_make_a_lane_slow(brow
     async with daemon({LANE: patient}) as live, opened(browser, live, "slow") as panel:
         verdict = panel.find(".verdict")
         await expect(verdict).to_have_text("All is well.")
-        world_of(live).change({"query": {"error": 0.7}})
+        world_of(live).change({"query": {"error": 0.25}})
         await expect(verdict).to_have_text("Running, with many faults at query.")
         await panel.shows_state("running")
         world_of(live).change({"query": {"error": 1.0}})

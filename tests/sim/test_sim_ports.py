@@ -43,6 +43,7 @@ def test_a_ticket_goes_all_the_way_and_the_truth_agrees():
         ticket = await one(source)
         assert ticket.key == "{shop_id}:{good_id}:{country}".format(**ticket.payload)
         assert ticket.token == f"tok-{ticket.trace_id}"
+        assert ticket.token not in ticket.payload.values()  # the journal seals a token, not a payload
         assert ticket.stamp is not None
         assert 0 <= clock.now() - ticket.stamp < 7
         answer = await provider.query(ticket, 60)
