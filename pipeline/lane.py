@@ -182,6 +182,14 @@ class Lane:
         return self.query.pool.working + self.callback.pool.working + callable_now
 
     async def close(self) -> None:
+        if self._services:  # else it was never opened, and there is no work to end or to tell of
+            await self._end_work()
+        for port in self._ports:
+            await port.close()
+        if self._services:
+            self.controller.emit(Kind.STOPPED, EventLevel.INFO, "", {"in_flight": self.in_flight()})
+
+    async def _end_work(self) -> None:
         for task in self._services:
             task.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
@@ -192,9 +200,6 @@ class Lane:
         self.queue.line.close()
         self.callback.line.close()
         await self._minute_once()  # the last minute is a short one
-        for port in self._ports:
-            await port.close()
-        self.controller.emit(Kind.STOPPED, EventLevel.INFO, "", {"in_flight": self.in_flight()})
 
     async def _repeat(self, every: float, run_once: Callable[[], Awaitable[object]]) -> None:
         while True:

@@ -76,6 +76,7 @@ class Journal:
         self.upkeep = Upkeep(self._database, config, clock, self._limits)
         self.upkeep.on_damage = self._writer.begin_anew
         self._start = Start(1, True, 1, 1)
+        self._taken_up = False
         self._next_ticket = 1
         self._next_answer = 1
         self._last_at = 0
@@ -101,19 +102,20 @@ class Journal:
         ]
 
     async def close(self) -> None:
-        """The mark of a clean end is made only if every row before it is on disk."""
+        """The mark of a clean end is made only if every row before it is on disk, and never by a start that
+        came to nothing: what the sudden end before it left behind is still to be taken up."""
         if not self._services:
             return  # it was never opened: there is nowhere to write to, and nothing was promised
         flushed = await self._flushed_within(self._limits.close_seconds)
         for task in self._services:
             task.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
-        if flushed:
-            with contextlib.suppress(sqlite3.Error, OSError, TidegateError):
-                await self._database.write(self._end_run)
-        else:
+        if not flushed:
             self._count_lost(self._writer.rows)
             self._say_lost()
+        elif self._start.clean or self._taken_up:
+            with contextlib.suppress(sqlite3.Error, OSError, TidegateError):
+                await self._database.write(self._end_run)
         await self._database.close()
 
     def _begin_run(self, group: Group) -> None:
@@ -333,6 +335,7 @@ class Journal:
         except JournalFault:
             # Of a damaged file nothing can be taken up; a new one has been begun, and the lane can be.
             reading, clean = await self._read(work), False
+        self._taken_up = True
         judged = recovery.judge(reading.found, now, recovery.Ages(query_age, again_age, callback_age))
         for found in judged.late:
             self._drop(found)

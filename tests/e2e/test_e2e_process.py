@@ -269,6 +269,7 @@ async def test_a_port_in_use_is_one_line_and_exit_1(tmp_path: Path) -> None:
     assert lines[0].startswith(b"Error: web.port: cannot listen on 127.0.0.1:%d: Address already in" % port)
     assert b"Unclosed" not in daemon.err
     assert b"Traceback" not in daemon.err
+    assert b'"stopped"' not in daemon.err  # no lane ever started
 
 
 def is_log(line: bytes) -> bool:

@@ -29,6 +29,23 @@ async def test_a_clean_end_is_known_as_one_and_a_sudden_end_is_not(world: World,
         assert not (await recovered(journal, sudden)).clean
 
 
+async def test_a_start_that_came_to_nothing_does_not_make_the_sudden_end_before_it_a_clean_one(
+    world: World, tmp_path: Path
+):
+    async with world.opened() as journal:
+        pulled(journal, world.ticket())
+        await flushed(journal)
+        sudden = world.crashed(tmp_path / "sudden")
+    async with sudden.opened():
+        pass  # the port was taken: nobody took anything up
+    async with sudden.opened() as journal:
+        found = await recovered(journal, sudden)
+        assert not found.clean
+        assert found.maybe_paid == ["t1"]
+    async with sudden.opened() as journal:
+        assert (await recovered(journal, sudden)).clean
+
+
 async def test_tickets_in_the_queue_at_a_clean_end_come_back_whole_and_unpaid(world: World):
     async with world.opened() as journal:
         before = world.ticket(priority=3)
