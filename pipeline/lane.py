@@ -28,7 +28,7 @@ from pipeline.ports import Provider, Sink, Source
 from pipeline.pull.stage import PullStage
 from pipeline.query.stage import QueryStage
 from pipeline.queue.ticket_queue import TicketQueue
-from pipeline.ticket import DROPPED, Answer, Outcome, Ticket, Verdict
+from pipeline.ticket import DROPPED, SIMULATED, Answer, Outcome, Ticket, Verdict
 
 log = structlog.get_logger()
 
@@ -122,14 +122,16 @@ class Lane:
         )
         for key in found.processed:
             self.queue.processed.add(key)
-        for undelivered in found.undelivered:
+        undelivered = [one for one in found.undelivered if not self._turned_away(one.ticket)]
+        unanswered = [one for one in found.unanswered if not self._turned_away(one.ticket)]
+        for answered in undelivered:
             ledger.count("pulled")
-            self.queue.adopt(undelivered.ticket)
-            self.callback.restore(undelivered.ticket, undelivered.kept)
-        for unanswered in found.unanswered:
-            self._take_up(unanswered.ticket)
-        maybe_paid = [one.ticket.trace_id for one in found.unanswered if one.maybe_paid]
-        taken_up = len(found.undelivered) + len(found.unanswered)
+            self.queue.adopt(answered.ticket)
+            self.callback.restore(answered.ticket, answered.kept)
+        for one in unanswered:
+            self._take_up(one.ticket)
+        maybe_paid = [one.ticket.trace_id for one in unanswered if one.maybe_paid]
+        taken_up = len(undelivered) + len(unanswered)
         for tally, number in (
             ("maybe_paid", len(maybe_paid)),
             ("recovered", taken_up),
@@ -137,15 +139,26 @@ class Lane:
             (Outcome.RESTART, found.dropped),
         ):
             ledger.count(tally, number)
-        if found.clean and not taken_up and not found.dropped:
+        dropped = ledger.counters[Outcome.RESTART]
+        if found.clean and not taken_up and not dropped:
             return {}
         return {
             "unclean": not found.clean,
             "recovered": taken_up,
-            "undelivered": len(found.undelivered),
+            "undelivered": len(undelivered),
             "maybe_paid": len(maybe_paid),
-            "dropped": found.dropped,
+            "dropped": dropped,
         } | ({"maybe_paid_traces": maybe_paid[:LISTED_MAX]} if maybe_paid else {})
+
+    def _turned_away(self, ticket: Ticket) -> bool:
+        """The lane was simulated then and is real now, or the other way round: to go on would be to pay for
+        what nobody asked for, or to hand a real answer to nobody."""
+        if bool(ticket.payload.get(SIMULATED)) == (self.config.source == "sim"):
+            return False
+        self.controller.ledger.count("pulled")
+        self.controller.finish(ticket, Outcome.RESTART)
+        self._journal.ended(self.name, ticket, str(Outcome.RESTART))
+        return True
 
     def _take_up(self, ticket: Ticket) -> None:
         self.controller.ledger.count("pulled")
@@ -183,23 +196,25 @@ class Lane:
 
     async def close(self) -> None:
         if self._services:  # else it was never opened, and there is no work to end or to tell of
-            await self._end_work()
+            left = await self._end_work()
+            self.controller.emit(Kind.STOPPED, EventLevel.INFO, "", {"in_flight": left})
         for port in self._ports:
             await port.close()
-        if self._services:
-            self.controller.emit(Kind.STOPPED, EventLevel.INFO, "", {"in_flight": self.in_flight()})
 
-    async def _end_work(self) -> None:
+    async def _end_work(self) -> int:
+        """How many tickets are left for the next run."""
         for task in self._services:
             task.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
         await self.pull.pool.close()
+        left = self.in_flight()
         await self.callback.keep_rest()
         for pool in (self.query.pool, self.callback.pool):
             await pool.close()
         self.queue.line.close()
         self.callback.line.close()
         await self._minute_once()  # the last minute is a short one
+        return left
 
     async def _repeat(self, every: float, run_once: Callable[[], Awaitable[object]]) -> None:
         while True:

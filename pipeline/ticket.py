@@ -54,6 +54,9 @@ class Outcome(StrEnum):
     CRASHED = "crashed"  # a bug of ours, more than once on the same ticket
 
 
+#: In the payload of a ticket that the simulated world handed out: it must never reach a real end.
+SIMULATED = "simulated"
+
 #: Time ran out on our side: what the drop rate is made of.
 LATE = frozenset(
     {

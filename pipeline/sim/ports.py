@@ -16,9 +16,10 @@ from pipeline.sim.behaviour import Behaviour
 from pipeline.sim.pages import response_of
 from pipeline.sim.reply import Break, Call, Reply
 from pipeline.sim.scenarios import Script, find_script, run_scenario
-from pipeline.sim.upstream import Offer, as_read, wire
+from pipeline.sim.truth import TOKEN
+from pipeline.sim.upstream import Offer, as_read
 from pipeline.sim.world import World
-from pipeline.ticket import Answer, Receipt, Ticket, Verdict
+from pipeline.ticket import SIMULATED, Answer, Receipt, Ticket, Verdict
 
 #: A hanging call ends at the caller's time-out; this is the limit where there is none.
 HANG = 3600.0
@@ -54,15 +55,13 @@ class SimSource:
         return self.world.volume()
 
     def _ticket(self, offer: Offer) -> Ticket:
-        stamp = self.world.behaviour.timestamp
-        data = wire(offer, stamp)["data"]
-        token = data.pop("token")
+        place = {"shop_id": offer.shop_id, "item_id": offer.item_id, "country": offer.country}
         return Ticket(
             key=offer.key,
             trace_id=offer.trace_id,
-            stamp=as_read(offer.created, stamp),
-            payload=data,
-            token=token,
+            stamp=as_read(offer.created, self.world.behaviour.timestamp),
+            payload=place | {SIMULATED: True},
+            token=TOKEN + offer.trace_id,
         )
 
 
@@ -132,8 +131,8 @@ async def _done(call: Call, clock: Clock, timeout: float) -> bool:
 def _place(ticket: Ticket) -> tuple[object, object, str]:
     """As upstream wrote it; a ticket from elsewhere has it in its key."""
     data = ticket.payload
-    if "shop_id" in data and "good_id" in data and "country" in data:
-        return data["shop_id"], data["good_id"], str(data["country"])
+    if "shop_id" in data and "item_id" in data and "country" in data:
+        return data["shop_id"], data["item_id"], str(data["country"])
     shop_id, item_id, country = (*ticket.key.split(":"), "", "")[:3]
     return shop_id, item_id, country
 

@@ -18,6 +18,7 @@ from pipeline.sim.truth import TOKEN
 from pipeline.ticket import Answer, Receipt, Ticket
 from tests.e2e.harness import (
     LANE,
+    Live,
     assert_all_delivered_once,
     assert_balanced,
     eventually,
@@ -86,6 +87,34 @@ async def test_a_restart_after_a_clean_end_pays_for_nothing_twice(tmp_path: Path
         truth = server.world.truth()
         assert truth["paid_again"] == 0
         assert_all_delivered_once(truth)
+
+
+@pytest.mark.parametrize("first", ["simulated", "real"])
+async def test_no_ticket_of_the_simulation_reaches_a_real_end_nor_a_real_one_the_simulation(
+    tmp_path: Path, first: str
+) -> None:
+    """The same lane and the same journal, a moment later."""
+    async with world(rate=50, query={"latency": 60}) as server:
+        lanes = {
+            "simulated": dict.fromkeys(("source", "provider", "sink"), "sim"),
+            "real": lane_tree(server.url),
+        }
+        (second,) = lanes.keys() - {first}
+        hasty = {"data_dir": str(tmp_path), "drain_timeout": 0}
+        async with running(settings_tree({LANE: lanes[first]}, daemon=hasty)) as live:
+            await eventually(lambda: live.counter("queried") > 3)
+        (stopped,) = events_of(live, "stopped")
+        async with running(settings_tree({LANE: lanes[second]}, daemon=hasty)) as live:
+            assert live.counter("restart") == stopped["in_flight"] > 0
+            assert live.counter("recovered") == 0
+            assert_balanced(await live.lane())
+        truth = server.world.truth()
+        assert (truth["unknown"], truth["wrong_token"], truth["protocol_errors"]) == (0, 0, 0)
+
+
+def events_of(live: Live, kind: str) -> list[dict[str, Any]]:
+    """Of a daemon that has ended: its endpoint answers no more."""
+    return [dict(event.detail) for event in live.daemon.bus.recent() if event.kind == kind]
 
 
 async def test_a_database_locked_by_another_process_holds_the_pull_until_it_is_free(tmp_path: Path) -> None:

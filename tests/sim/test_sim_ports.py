@@ -41,14 +41,14 @@ def test_a_ticket_goes_all_the_way_and_the_truth_agrees():
     async def main(clock: VirtualClock, ports: Ports) -> None:
         source, provider, sink = ports
         ticket = await one(source)
-        assert ticket.key == "{shop_id}:{good_id}:{country}".format(**ticket.payload)
+        assert ticket.key == "{shop_id}:{item_id}:{country}".format(**ticket.payload)
         assert ticket.token == f"tok-{ticket.trace_id}"
         assert ticket.token not in ticket.payload.values()  # the journal seals a token, not a payload
         assert ticket.stamp is not None
         assert 0 <= clock.now() - ticket.stamp < 7
         answer = await provider.query(ticket, 60)
         assert answer.verdict is Verdict.ANSWERED
-        assert orjson.loads(answer.body)["data"]["item"]["itemid"] == ticket.payload["good_id"]
+        assert orjson.loads(answer.body)["data"]["item"]["itemid"] == ticket.payload["item_id"]
         assert (await sink.deliver(ticket, answer, 60)).verdict is Verdict.ANSWERED
         truth = source.world.truth()
         assert truth["delivered"] == truth["on_time"] == truth["paid"] == truth["results_checked"] == 1
