@@ -22,13 +22,14 @@ from pipeline.events import Bus, Event, Kind, Step, StepListener
 from pipeline.events import Level as EventLevel
 from pipeline.journal.journal import Journal
 from pipeline.journal.silent import SilentJournal
+from pipeline.lane.recovery import Recovery
 from pipeline.minutes import Minutes
 from pipeline.money import Money
 from pipeline.ports import Provider, Sink, Source
 from pipeline.pull.stage import PullStage
 from pipeline.query.stage import QueryStage
 from pipeline.queue.ticket_queue import TicketQueue
-from pipeline.ticket import DROPPED, SIMULATED, Answer, Outcome, Ticket, Verdict
+from pipeline.ticket import DROPPED, Answer, Ticket, Verdict
 
 log = structlog.get_logger()
 
@@ -37,8 +38,6 @@ SIDE_CALLS_EVERY = 10.0
 STATS_LOG_EVERY = 10.0
 MINUTE = 60.0
 STEPS_KEPT = 50
-#: Of the traces that one event names.
-LISTED_MAX = 200
 #: None of these is a reason against the one ticket of a probe; a full queue has room for one more.
 PROBE_PASSES = {Reason.CREDIT, Reason.AUTH, Reason.BACKPRESSURE}
 
@@ -75,6 +74,9 @@ class Lane:
         self.pull = PullStage(
             config, source, self.queue, self.controller, clock, self._step, self.callback.submit_one
         )
+        self._recovery = Recovery(
+            name, config, self.controller, self.queue, self.pull, self.callback, self._journal, clock
+        )
         self.money = Money(config.query.price, self.controller.ledger)
         self._pools = (self.pull.pool, self.query.pool, self.callback.pool)
         self._minutes = Minutes()
@@ -93,7 +95,7 @@ class Lane:
     async def open(self) -> None:
         for port in self._ports:
             await port.open()
-        recovered = await self._recover()
+        recovered = await self._recovery.run_once()
         for pool in self._pools:
             pool.start()
         every: tuple[tuple[float, Callable[[], Awaitable[object]]], ...] = (
@@ -108,61 +110,6 @@ class Lane:
         self._services.append(asyncio.create_task(self.side_calls_once()))
         level = EventLevel.WARNING if recovered.get("unclean") else EventLevel.INFO
         self.controller.emit(Kind.STARTED, level, "", recovered)
-
-    async def _recover(self) -> dict[str, Any]:
-        """Take up what an earlier run left: answers to deliver, tickets to ask about, keys done already."""
-        config, ledger = self.config, self.controller.ledger
-        found = await self._journal.recover(
-            self.name,
-            self._clock.now(),
-            query_age=config.query.stale_age,
-            again_age=config.query.max_age,
-            callback_age=config.callback.max_age,
-            keys_max=2 * config.queue.bucket_keys,
-        )
-        for key in found.processed:
-            self.queue.processed.add(key)
-        undelivered = [one for one in found.undelivered if not self._turned_away(one.ticket)]
-        unanswered = [one for one in found.unanswered if not self._turned_away(one.ticket)]
-        for answered in undelivered:
-            ledger.count("pulled")
-            self.queue.adopt(answered.ticket)
-            self.callback.restore(answered.ticket, answered.kept)
-        for one in unanswered:
-            self._take_up(one.ticket)
-        maybe_paid = [one.ticket.trace_id for one in unanswered if one.maybe_paid]
-        taken_up = len(undelivered) + len(unanswered)
-        for tally, number in (
-            ("maybe_paid", len(maybe_paid)),
-            ("recovered", taken_up),
-            ("pulled", found.dropped),
-            (Outcome.RESTART, found.dropped),
-        ):
-            ledger.count(tally, number)
-        dropped = ledger.counters[Outcome.RESTART]
-        if found.clean and not taken_up and not dropped:
-            return {}
-        return {
-            "unclean": not found.clean,
-            "recovered": taken_up,
-            "undelivered": len(undelivered),
-            "maybe_paid": len(maybe_paid),
-            "dropped": dropped,
-        } | ({"maybe_paid_traces": maybe_paid[:LISTED_MAX]} if maybe_paid else {})
-
-    def _turned_away(self, ticket: Ticket) -> bool:
-        """The lane was simulated then and is real now, or the other way round: to go on would be to pay for
-        what nobody asked for, or to hand a real answer to nobody."""
-        if bool(ticket.payload.get(SIMULATED)) == (self.config.source == "sim"):
-            return False
-        self.controller.ledger.count("pulled")
-        self.controller.finish(ticket, Outcome.RESTART)
-        self._journal.ended(self.name, ticket, str(Outcome.RESTART))
-        return True
-
-    def _take_up(self, ticket: Ticket) -> None:
-        self.controller.ledger.count("pulled")
-        self.pull.take_up(ticket)
 
     def journal_trouble(self, trouble: str | None) -> None:
         """Nothing new is taken in that could not be written down; what is under way goes on."""
