@@ -14,18 +14,13 @@ from typing import Any
 import msgspec
 
 from pipeline.config import QueryConfig
+from pipeline.http.halves import mended
 from pipeline.ticket import Answer, Verdict
 
 _THROTTLE = frozenset({429, 503})
 _FAULT_STATUS = frozenset({408, 429})
 #: The usual beginning of a response that has an item; saves the second walk.
 _HAS_ITEM = re.compile(rb'\s*\{\s*"data"\s*:\s*\{\s*"item"\s*:\s*\{\s*"')
-
-#: Every escape in JSON text; `half` is one half of a surrogate pair without the other.
-_ESCAPES = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    rb"|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
-)
 
 
 class _Envelope(msgspec.Struct):
@@ -100,7 +95,7 @@ def _read_slowly(body: bytes | bytearray) -> _Envelope | Mapping[str, Any] | Non
 
     And what it takes for another shape need not be JSON: it stops reading "502 Bad Gateway" at the number.
     """
-    whole = _ESCAPES.sub(_mend, body)
+    whole = mended(body)
     try:
         return _read_envelope(whole)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -110,10 +105,6 @@ def _read_slowly(body: bytes | bytearray) -> _Envelope | Mapping[str, Any] | Non
     except (ValueError, RecursionError):
         return None
     return {}
-
-
-def _mend(escape: re.Match[bytes]) -> bytes:
-    return b"\\ufffd" if escape["half"] else escape[0]
 
 
 def _no_constant(name: str) -> None:

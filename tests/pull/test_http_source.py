@@ -59,6 +59,21 @@ def entry(**changes: Any) -> dict[str, Any]:
     return {"type": "shopee", "data": {**DATA, **changes}}
 
 
+@pytest.mark.parametrize("broken", [rb"\ud83d cut", b"\xff\xfe"], ids=["half", "bytes"])
+async def test_a_character_that_is_none_costs_no_ticket(broken: bytes) -> None:
+    """JavaScript's substring makes halves of emoji, and a page in another encoding no UTF-8."""
+    whole, cut = orjson.dumps(entry(trace_id="t2")), orjson.dumps(entry(title="HERE"))
+    body = b'{"success":true,"tasks":[%s,%s]}' % (whole, cut.replace(b"HERE", broken))
+    found = await pulled(reply(200, body))
+    assert found.verdict is Verdict.ANSWERED
+    assert [ticket.trace_id for ticket in found.tickets] == ["t2", "trace-1"]
+
+
+async def test_a_priority_may_be_a_number_in_quotes() -> None:
+    found = await pulled_entries(*(entry(priority=value) for value in (7, "9", "-2", "high", "9" * 40, None)))
+    assert [ticket.priority for ticket in found.tickets] == [7, 9, -2, 0, 0, 0]
+
+
 # -- the request ---------------------------------------------------------------------------------------
 
 
@@ -307,7 +322,7 @@ async def test_a_redirect_is_a_fault_and_nobody_follows_it() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"<html>", b'{"success":true,"tasks":[', b'{"success":NaN}', b'{"a":"\xff"}', b"[" * 100_000],
+    [b"", b"<html>", b'{"success":true,"tasks":[', b'{"success":NaN}', b'{"a":"\xff', b"[" * 100_000],
 )
 async def test_what_is_not_json_is_a_fault(body: bytes) -> None:
     found = await pulled(reply(200, body))
