@@ -1,7 +1,7 @@
 """Room in the queue, reserved before a pull so that the herd cannot overshoot.
 
 A pull asks for as many tickets as it has reserved, and no more arrive. How many it reserves is learned:
-twice as many whenever the last one came back full, fewer as they come back emptier.
+twice as many whenever the last one came back full, fewer as they come back with less.
 
 The mark is `high_water`, or less where that many could not be served in time: at 5 answers a second,
 800 waiting tickets that were already three minutes old when pulled would all die in the queue. It is
@@ -19,6 +19,8 @@ from pipeline.control.health import Window
 _SAFETY = 0.8
 _EXIT_WINDOW = 30
 _AGAIN_WEIGHT = 0.01
+#: Of the queries under way, so many come back while nothing is known yet: what providers commonly do.
+_AGAIN_FIRST = 0.4
 #: The most that upstreams commonly hand out at once, whatever the limit asked for.
 _YIELD_FIRST = 50
 #: So few may wait without anybody knowing how fast they leave.
@@ -34,7 +36,7 @@ class Room:
         self._expected = float(min(self._limit, _YIELD_FIRST))
         self._exits = Window(_EXIT_WINDOW)
         self._oldest_pulled = 0.0
-        self._again_share = 0.0
+        self._again_share = _AGAIN_FIRST
         self._left = 0  # since the last tick
         self._first_pull: float | None = None
         self._last_pull = 0.0
@@ -82,7 +84,7 @@ class Room:
         self._last_pull = now
         if got >= reserved:
             self._expected = min(float(self._limit), max(self._expected, reserved * 2.0))
-        else:
+        elif got:  # an empty one says nothing about how many come when there are some
             self._expected += (max(1.0, got * 1.25) - self._expected) * 0.2
 
     def give_back(self, reserved: int) -> None:

@@ -102,6 +102,11 @@ class Breaker:
         changes, self._changes = self._changes, []
         return changes
 
+    def is_left_alone(self, now: float) -> bool:
+        """Half open, and for a whole pause nobody had work to try it with."""
+        quiet = now - self._quiet_since
+        return self.mode is _HALF_OPEN and not self._trials and quiet >= self.config.pause
+
     def open_for(self, now: float) -> float:
         return max(0.0, self._until - now) if self.mode is Mode.OPEN else 0.0
 

@@ -168,9 +168,14 @@ class Controller:
     def _out_of_order(self) -> bool:
         return any(self.stages[name].breaker.is_tripped for name in ("query", "callback"))
 
+    def _in_outage(self, now: float) -> bool:
+        """Out of order as far as anybody knows: a breaker that is left alone half open says nothing."""
+        breakers = (self.stages[name].breaker for name in ("query", "callback"))
+        return any(breaker.is_tripped and not breaker.is_left_alone(now) for breaker in breakers)
+
     def _tick_drop_rate(self, now: float) -> None:
         before = self.drop_rate.level
-        if self.drop_rate.tick(now, working=not self._out_of_order()):
+        if self.drop_rate.tick(now, working=not self._in_outage(now)):
             self._announce_drop_level(before)
         level, rate = self.drop_rate.level, self.drop_rate.rate
         if level is Level.TRIP and rate > self._tripped_at_rate:

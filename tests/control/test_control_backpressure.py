@@ -98,6 +98,15 @@ def test_empty_pulls_never_teach_it_to_ask_for_nothing():
     assert room.reserve(0) >= 1
 
 
+def test_an_empty_pull_says_nothing_about_how_many_come_when_there_are_some():
+    room = room_of()
+    room.settle(room.reserve(0), 10, now=1.0)
+    before = room.expected
+    for _ in range(50):
+        room.settle(room.reserve(0), 0, now=1.0)
+    assert room.expected == before
+
+
 def test_a_failed_pull_teaches_nothing():
     room = room_of()
     room.give_back(room.reserve(0))
@@ -142,7 +151,7 @@ def test_while_nobody_is_served_little_more_than_the_low_water_is_piled_up():
 
 def test_the_share_of_queries_that_come_back_is_learned_and_room_is_kept_for_them():
     room = room_of()
-    assert room.coming_back(500) == 0
+    assert room.coming_back(500) == 200
     for number in range(2000):
         if number % 2:
             room.answered()

@@ -1018,6 +1018,15 @@ def test_a_half_open_breaker_stops_the_drop_rates_clock_too_while_its_trials_are
     assert desk.controller.drop_rate.numbers() == (950, 50)
 
 
+def test_a_half_open_breaker_that_nobody_tries_lets_the_drop_rate_forget():
+    desk = callback_in(Mode.HALF_OPEN)
+    dropped(desk, 850, 150)
+    for _ in range(1300):
+        desk.tick(after=0.5)
+    assert desk.controller.drop_rate.numbers() == (0, 0)
+    assert desk.controller.drop_rate.level is Level.OK
+
+
 def test_after_the_outage_the_drop_rate_forgets_as_if_it_had_not_been():
     desk = Desk()
     dropped(desk, 950, 50)
