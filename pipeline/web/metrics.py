@@ -50,7 +50,8 @@ STAGE_GAUGES = (
 LANE_GAUGES = (
     ("tidegate_queue_pending", "Tickets ready to be queried", ("queue", "pending")),
     ("tidegate_queue_delayed", "Tickets waiting for their retry", ("queue", "delayed")),
-    ("tidegate_queue_in_flight", "Keys between pull and their end", ("queue", "in_flight")),
+    ("tidegate_queue_in_flight", "Tickets between pull and their end", ("queue", "in_flight")),
+    ("tidegate_queue_keys", "Keys that these tickets are about", ("queue", "keys")),
     ("tidegate_queue_high_water", "Where pulling stops", ("queue", "high_water")),
     ("tidegate_queue_low_water", "Below which pulling starts again", ("queue", "low_water")),
     ("tidegate_queue_processed_keys", "Keys remembered as done", ("queue", "processed_keys")),

@@ -106,6 +106,7 @@ SCHEMAS: dict[str, Schema] = {
         pending=COUNT,
         delayed=COUNT,
         in_flight=COUNT,
+        keys=COUNT,
         high_water=COUNT,
         low_water=COUNT,
         processed_keys=COUNT,

@@ -44,6 +44,7 @@ class FakeLane:
                 "pending": 3,
                 "delayed": 2,
                 "in_flight": 7,
+                "keys": 5,
                 "high_water": 800,
                 "low_water": 100,
                 "processed_keys": 11,
