@@ -92,6 +92,9 @@ class Daemon:
 
     async def startup(self) -> None:
         logs.log_events(self.bus)
+        for name, config in self.settings.lanes.items():
+            for key in config.empty_secrets():
+                log.warning("a secret is empty: calls will be refused", missing=f"lanes.{name}.{key}")
         await self._alert_client.open()
         self._services = [asyncio.create_task(self.alerts.run()), asyncio.create_task(self._watch_loop())]
         await self.journal.open()

@@ -38,6 +38,16 @@ def _http_url(value: str) -> str:
 Url = Annotated[str, AfterValidator(_http_url)]
 
 
+def _one_word(secret: SecretStr) -> SecretStr:
+    text = secret.get_secret_value().strip()
+    if re.search(r"[\x00-\x1f\x7f]", text):
+        raise ValueError("must not hold a line break or another control character")
+    return SecretStr(text)
+
+
+Secret = Annotated[SecretStr, AfterValidator(_one_word)]
+
+
 def _giving_way(default: int, bound: str) -> Any:
     """A default that is never above the value of another key: `batch = 1` alone is no contradiction."""
     return Field(default_factory=lambda values: min(default, values[bound]))
@@ -76,7 +86,7 @@ class DaemonConfig(Section):
 class WebConfig(Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8090
-    token: SecretStr = SecretStr("")
+    token: Secret = SecretStr("")
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
 
@@ -92,12 +102,12 @@ class WebConfig(Section):
     @model_validator(mode="after")
     def _closed_or_local(self) -> WebConfig:
         if not self.is_loopback and not self.token.get_secret_value():
-            raise ValueError(f"web.token must be set when web.host ({self.host}) is not a loopback address")
+            raise ValueError(f"token: must be set when web.host ({self.host}) is not a loopback address")
         return self
 
 
 class WecomConfig(Section):
-    key: SecretStr = SecretStr("")
+    key: Secret = SecretStr("")
     url: Url = "https://qyapi.weixin.qq.com/cgi-bin/webhook/send"
     mention: tuple[str, ...] = ()
     per_minute: Annotated[int, Field(ge=1, le=20)] = 20
@@ -128,7 +138,7 @@ class PullConfig(Section):
     url: Url = ""
     path: str = "/api/get/tasks"
     volume_path: str = "/api/curnum"
-    phone: SecretStr = SecretStr("")
+    phone: Secret = SecretStr("")
     limit: Annotated[int, Field(ge=1, le=10_000)] = 200
     workers: Count = 250
     batch: Count = 5
@@ -164,7 +174,7 @@ class QueueConfig(Section):
     @model_validator(mode="after")
     def _low_not_above_high(self) -> QueueConfig:
         if self.low_water > self.high_water:
-            raise ValueError(f"low_water ({self.low_water}) must not be above high_water ({self.high_water})")
+            raise ValueError(f"low_water: {self.low_water} is above high_water ({self.high_water})")
         return self
 
 
@@ -172,7 +182,7 @@ class QueryConfig(Section):
     url: Url = ""
     path: str = "/request/shopee/pdp"
     credits_path: str = "/tokens/credits"
-    token: SecretStr = SecretStr("")
+    token: Secret = SecretStr("")
     language: str = "zh-Hant"
     workers: Count = 50
     batch: Count = 10
@@ -238,9 +248,9 @@ class BreakerConfig(Section):
     @model_validator(mode="after")
     def _recovers_below_where_it_degrades(self) -> BreakerConfig:
         if self.recover_below >= self.degrade_at:
-            raise ValueError("recover_below must be below degrade_at")
+            raise ValueError("recover_below: must be below degrade_at")
         if self.pause > self.pause_max:
-            raise ValueError("pause must not be above pause_max")
+            raise ValueError(f"pause: {self.pause:g} is above pause_max ({self.pause_max:g})")
         return self
 
 
@@ -295,11 +305,19 @@ class LaneConfig(Section):
             raise ValueError('must be "http", "sim" or "module:Class"')
         return value
 
+    def empty_secrets(self) -> list[str]:
+        """Keys that ends over HTTP mostly want, and without which every call would be a fault."""
+        wanted = (
+            (self.source, "pull.phone", self.pull.phone),
+            (self.provider, "query.token", self.query.token),
+        )
+        return [key for end, key, secret in wanted if end == "http" and not secret.get_secret_value()]
+
     @model_validator(mode="after")
     def _consistent(self) -> LaneConfig:
         for section, end in (("pull", self.source), ("query", self.provider), ("callback", self.sink)):
             if end == "http" and not getattr(self, section).url:
-                raise ValueError(f"{section}.url must be set")
+                raise ValueError(f"{section}.url: must be set")
         for section in ("pull", "query", "callback"):
             stage = getattr(self, section)
             if not stage.severe_batch <= stage.degraded_batch <= stage.batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -120,13 +121,18 @@ _IN_OUR_WORDS = {
     "model_type": "must be a section, not one value",
 }
 
+_KEY_IN_SECTION = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
+
 
 def one_line(error: ValidationError) -> str:
     """The first problem, by its key; never the value, which may be a secret."""
     errors = error.errors(include_url=False, include_input=False)
     # A default that depends on a bad value is not a second mistake.
     first, *others = [each for each in errors if each["type"] != "default_factory_not_called"]
-    where = ".".join(str(part) for part in first["loc"])
+    where = [str(part) for part in first["loc"]]
     what = _IN_OUR_WORDS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+    if named := _KEY_IN_SECTION.match(what):  # found by the section, which cannot say where it stands
+        where.append(named[1])
+        what = what[named.end() :]
     more = f" (and {len(others)} more)" if others else ""
-    return f"{where}: {what}{more}" if where else f"{what}{more}"
+    return f"{'.'.join(where)}: {what}{more}" if where else f"{what}{more}"

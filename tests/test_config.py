@@ -111,16 +111,22 @@ def test_our_own_variables_are_not_configuration_keys(tmp_path: Path) -> None:
         ("[daemon]\nhttp_client = 'curl'\n" + SIM_LANE, "daemon.http_client:"),
         (SIM_LANE + "[lanes.shopee.pull]\ntimezone = 'Mars/Base'\n", "lanes.shopee.pull.timezone:"),
         (SIM_LANE + "[lanes.shopee.pull]\nurl = 'ftp://x'\n", "lanes.shopee.pull.url:"),
-        (SIM_LANE + "[lanes.shopee.queue]\nlow_water = 900\n", "lanes.shopee.queue: low_water (900)"),
+        (
+            SIM_LANE + "[lanes.shopee.queue]\nlow_water = 900\n",
+            "lanes.shopee.queue.low_water: 900 is above high_water (800)",
+        ),
         (SIM_LANE + "[lanes.shopee.drop_rate]\nstop = 0.1\n", "lanes.shopee.drop_rate: must be in order"),
-        (SIM_LANE + "[lanes.shopee.breaker]\npause = 90\n", "lanes.shopee.breaker: pause"),
+        (
+            SIM_LANE + "[lanes.shopee.breaker]\npause = 90\n",
+            "lanes.shopee.breaker.pause: 90 is above pause_max (60)",
+        ),
         (SIM_LANE + "[lanes.shopee.callback]\nbody = {}\n", "lanes.shopee.callback.body:"),
         (SIM_LANE + "[lanes.shopee.query]\nbatch = 0\n", "lanes.shopee.query.batch: "),
         (
             SIM_LANE + "[lanes.shopee.query]\nbatch = 2\ndegraded_batch = 3\n",
-            "lanes.shopee: query: severe_batch",
+            "lanes.shopee.query: severe_batch",
         ),
-        ("[lanes.shopee]\n", "lanes.shopee: pull.url must be set"),
+        ("[lanes.shopee]\n", "lanes.shopee.pull.url: must be set"),
         (SIM_LANE.replace("shopee", "Shopee"), "lanes: 'Shopee'"),
         ("[daemon]\n", "lanes: at least one lane"),
         ("[web]\nport = true\n" + SIM_LANE, "web.port: must not be true or false"),
@@ -215,7 +221,7 @@ def test_an_unknown_variable_is_refused_by_its_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "tidegate.example"])
 def test_an_address_others_can_reach_is_refused_without_a_token(tmp_path: Path, host: str) -> None:
     file = _write(tmp_path, f'[web]\nhost = "{host}"\n' + SIM_LANE)
-    with pytest.raises(ConfigError, match=r"web\.token must be set"):
+    with pytest.raises(ConfigError, match=r"^web\.token: must be set"):
         load(file, {})
     assert load(file, {"TIDEGATE_WEB__TOKEN": "t0ken"}).web.host == host
 
@@ -262,6 +268,22 @@ def test_a_secret_in_a_broken_file_is_not_in_the_error(tmp_path: Path) -> None:
     file = _write(tmp_path, f'[web]\ntoken = "{CANARY}\n')
     with pytest.raises(ConfigError) as caught:
         load(file, {})
+    assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["WEB__TOKEN", "ALERTS__WECOM__KEY", "LANES__SHOPEE__QUERY__TOKEN"])
+def test_a_secret_is_taken_without_its_blanks_and_refused_with_a_line_break_in_it(
+    tmp_path: Path, key: str
+) -> None:
+    """One that was read from a file with `$(cat …)` or pasted; no header can hold a line break."""
+    file, name = _write(tmp_path, SIM_LANE), f"TIDEGATE_{key}"
+    assert f"'{CANARY}'" in repr(
+        [_plain(value) for value in _flat(load(file, {name: f" {CANARY}\n"})).values()]
+    )
+    with pytest.raises(
+        ConfigError, match=f"^{key.lower().replace('__', '.')}: .*control character"
+    ) as caught:
+        load(file, {name: f"{CANARY}\r\nX: 1"})
     assert CANARY not in str(caught.value)
 
 

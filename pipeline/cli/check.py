@@ -38,6 +38,7 @@ class Finding:
     mark: Mark
     name: str
     text: str
+    bad_config: bool = False  # `run` would refuse it too
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -86,18 +87,12 @@ class Checks:
             try:
                 find_script(lane.sim.scenario)
             except ConfigError as error:
-                yield Finding("✗", self._texts.say("check.config"), f"lanes.{name}.sim.{error}")
+                yield Finding("✗", self._texts.say("check.config"), f"lanes.{name}.sim.{error}", True)
 
     def _secrets(self) -> Iterator[Finding]:
-        """Ends over HTTP mostly want them, and without them every call would be a fault."""
         for name, lane in self._settings.lanes.items():
-            wanted = (
-                (lane.source, "pull.phone", lane.pull.phone),
-                (lane.provider, "query.token", lane.query.token),
-            )
-            for end, key, secret in wanted:
-                if end == "http" and not secret.get_secret_value():
-                    yield self._found("!", "check.secrets", "check.secrets.empty", key=f"lanes.{name}.{key}")
+            for key in lane.empty_secrets():
+                yield self._found("!", "check.secrets", "check.secrets.empty", key=f"lanes.{name}.{key}")
 
     def _clock(self) -> Iterator[Finding]:
         now = SystemClock().now()
@@ -150,7 +145,7 @@ class Checks:
         try:
             own_end(role, end)
         except ConfigError as error:
-            return Finding("✗", label, str(error))
+            return Finding("✗", label, str(error), bad_config=True)
         except Exception as error:  # the module is the user's own: anything may be wrong in it
             why = f"{type(error).__name__}: {error}"
             return self._found("✗", label, "check.end.custom_bad", name=end, why=why)

@@ -141,6 +141,8 @@ def check(config: Path | None, as_json: bool) -> None:
     fine = Finding("✓", texts.say("check.environment"), texts.say("check.environment.ok"))
     findings = [fine, *asyncio.run(Checks(settings, path, texts).run())]
     _print_findings(findings, as_json)
+    if any(found.bad_config for found in findings):
+        raise SystemExit(BadConfig.exit_code)
     raise SystemExit(1 if any(found.mark == "✗" for found in findings) else 0)
 
 
