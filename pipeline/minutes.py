@@ -11,7 +11,7 @@ Sections = dict[str, dict[str, float]]
 
 
 class Minutes:
-    """Adds up between two calls of `close`; counters are remembered so that only what is new is told."""
+    """Adds up from one `begin_anew` to the next; counters are remembered so that only what is new is told."""
 
     def __init__(self) -> None:
         self._counted: Mapping[str, int] = {}
@@ -27,22 +27,23 @@ class Minutes:
     def happened(self, kind: str) -> None:
         self._events[kind] = self._events.get(kind, 0.0) + 1
 
-    def close(self, status: Mapping[str, Any]) -> Sections:
-        """The minute that ends now."""
+    def so_far(self, status: Mapping[str, Any]) -> Sections:
+        """The minute that is under way."""
         counters: Mapping[str, int] = status["counters"]
         spent = float(status["credits"]["spent"])
         new = {name: float(value - self._counted.get(name, 0)) for name, value in counters.items()}
-        sections: Sections = {
+        return {
             "counters": {name: value for name, value in new.items() if value}
             | {"spent": spent - self._spent},
             "holds": {reason: round(seconds, 1) for reason, seconds in self._held.items()},
-            "events": self._events,
+            "events": dict(self._events),
             "latencies": _latencies(status["stages"]),
             "gauges": _gauges(status),
         }
-        self._counted, self._spent = dict(counters), spent
+
+    def begin_anew(self, status: Mapping[str, Any]) -> None:
+        self._counted, self._spent = dict(status["counters"]), float(status["credits"]["spent"])
         self._held, self._events = {}, {}
-        return sections
 
 
 def _latencies(stages: Mapping[str, Any]) -> dict[str, float]:

@@ -37,6 +37,8 @@ TICK_EVERY = 0.25
 SIDE_CALLS_EVERY = 10.0
 STATS_LOG_EVERY = 10.0
 MINUTE = 60.0
+#: How often the running minute is written anew: a kill costs the report no more than that.
+MINUTE_TOLD_EVERY = 10.0
 STEPS_KEPT = 50
 #: None of these is a reason against the one ticket of a probe; a full queue has room for one more.
 PROBE_PASSES = {Reason.CREDIT, Reason.AUTH, Reason.BACKPRESSURE}
@@ -80,6 +82,7 @@ class Lane:
         self.money = Money(config.query.price, self.controller.ledger)
         self._pools = (self.pull.pool, self.query.pool, self.callback.pool)
         self._minutes = Minutes()
+        self._minute_began = clock.now()
         bus.subscribe(self._count_event)
         clock.on_adopt(self._redate)
         self._listeners: list[StepListener] = []
@@ -104,7 +107,7 @@ class Lane:
             (self.config.query.probe_interval, self.probe_once),
             (SIDE_CALLS_EVERY, self.side_calls_once),
             (STATS_LOG_EVERY, self._log_once),
-            (MINUTE, self._minute_once),
+            (MINUTE_TOLD_EVERY, self._minute_once),
         )
         self._services = [asyncio.create_task(self._repeat(*pair)) for pair in every]
         self._services.append(asyncio.create_task(self.side_calls_once()))
@@ -160,7 +163,7 @@ class Lane:
             await pool.close()
         self.queue.line.close()
         self.callback.line.close()
-        await self._minute_once()  # the last minute is a short one
+        await self._minute_once()
         return left
 
     async def _repeat(self, every: float, run_once: Callable[[], Awaitable[object]]) -> None:
@@ -230,7 +233,15 @@ class Lane:
         self.money.see(volume, credits, self._clock.monotonic())
 
     async def _minute_once(self) -> None:
-        self._journal.minute(self.name, self._clock.now() - 1, self._minutes.close(self.status()))
+        self._tell_minute(is_over=self._clock.now() - self._minute_began > MINUTE - MINUTE_TOLD_EVERY / 2)
+
+    def _tell_minute(self, is_over: bool) -> None:
+        """The row is known by the moment when its minute began: each takes the place of the one before."""
+        status = self.status()
+        self._journal.minute(self.name, self._minute_began, self._minutes.so_far(status))
+        if is_over:
+            self._minutes.begin_anew(status)
+            self._minute_began = self._clock.now()
 
     def _count_event(self, event: Event) -> None:
         if event.lane == self.name:
@@ -314,6 +325,7 @@ class Lane:
         for ticket in leaders.union(shown, *(leader.followers for leader in leaders)):
             ticket.redate(step)
         self.queue.line.rank_anew()
+        self._tell_minute(is_over=True)
         for steps in self._steps.values():
             for place, raw in enumerate(steps):
                 steps[place] = (raw[0] + step, *raw[1:])
