@@ -12,7 +12,7 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,7 @@ class Daemon:
         self._stop = asyncio.Event()
         self._stopped_by = ""
         self._services: list[asyncio.Task[None]] = []
+        self._stop_logging_tickets: list[Callable[[], None]] = []
 
     async def run(self) -> int:
         try:
@@ -92,6 +93,7 @@ class Daemon:
 
     async def startup(self) -> None:
         logs.log_events(self.bus)
+        self._log_tickets_at_debug()
         for name, config in self.settings.lanes.items():
             for key in config.empty_secrets():
                 log.warning("a secret is empty: calls will be refused", missing=f"lanes.{name}.{key}")
@@ -171,9 +173,18 @@ class Daemon:
         self.settings = change.settings
         self.journal.reconfigure(self.settings.journal)
         logs.configure(self.settings.daemon.log_level, self.settings.daemon.log_format)
+        self._log_tickets_at_debug()
         for name, lane in self.lanes.items():
             lane.reconfigure(self.settings.lanes[name])
         self._say(Kind.CONFIG, Level.INFO, {"changed": change.changed, "needs_restart": change.needs_restart})
+
+    def _log_tickets_at_debug(self) -> None:
+        """At other levels nobody listens: a step costs the same whether its line is written or not."""
+        for stop in self._stop_logging_tickets:
+            stop()
+        at_debug = self.settings.daemon.log_level == "debug"
+        lanes = self.lanes.values() if at_debug else ()
+        self._stop_logging_tickets = [lane.on_step(logs.log_step) for lane in lanes]
 
     def _say(self, kind: Kind, level: Level, detail: dict[str, Any]) -> None:
         self.bus.publish(Event(self.clock.now(), "", kind, level, "", detail))

@@ -18,13 +18,15 @@ import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from pipeline.events import Bus, Event
+from pipeline.events import Bus, Event, Step
 
 HIDDEN = "***"
 #: Shorter "secrets" would blank out ordinary words all over the log.
 SECRET_LENGTH_MIN = 4
 SECRETS_MAX = 1000
 DEPTH_MAX = 6
+#: Libraries that say much at our own levels, and the level from which they are heard.
+QUIETER = {"aiohttp.access": logging.WARNING, "aiosqlite": logging.INFO, "asyncio": logging.INFO}
 
 _SECRET_NAME = re.compile(r"(?:^|[_\-.])(?:token|key|phone|authorization|secret|password)$", re.IGNORECASE)
 _IN_TEXT = re.compile(
@@ -112,8 +114,9 @@ def _route_standard_logging(out: TextIO, console: bool, threshold: int) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(threshold)
-    # One line per request of our own panel is noise at any level but debug.
-    logging.getLogger("aiohttp.access").setLevel(max(threshold, logging.WARNING))
+    # One line per request of our own panel, or several per group of rows, would bury what was asked for.
+    for name, least in QUIETER.items():
+        logging.getLogger(name).setLevel(max(threshold, least))
     logging.captureWarnings(True)
 
 
@@ -148,3 +151,10 @@ def log_events(bus: Bus) -> None:
         getattr(log, str(event.level))(str(event.kind), **{k: v for k, v in where.items() if v}, **detail)
 
     bus.subscribe(write)
+
+
+def log_step(step: Step) -> None:
+    """A line for each thing that happens to each ticket: at debug only."""
+    told = step.as_dict()
+    del told["at"]  # every line has its time
+    structlog.get_logger("tickets").debug(told.pop("what"), **told)

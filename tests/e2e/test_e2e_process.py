@@ -15,6 +15,7 @@ import aiohttp
 import orjson
 import pytest
 
+from pipeline.sim.truth import TOKEN
 from tests.e2e.harness import (
     LANE,
     PATIENCE,
@@ -253,6 +254,22 @@ async def test_a_wrong_variable_in_the_environment_is_one_line_and_exit_78(tmp_p
         assert await daemon.ended() == 78
     assert daemon.err.count(b"\n") == 1
     assert b"web.prot" in daemon.err
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+async def test_each_step_of_each_ticket_is_a_line_at_debug_and_only_there(tmp_path: Path, level: str) -> None:
+    async with world(rate=20) as server:
+        tree = settings_tree({LANE: lane_tree(server.url)}, daemon={"log_level": level})
+        async with tidegate("run", "--config", written(tmp_path, tree)) as daemon:
+            await daemon.url()
+            await eventually(lambda: server.world.ledger.counts["delivered"] > 3)
+            daemon.send(signal.SIGTERM)
+            assert await daemon.ended() == 0
+    lines = [orjson.loads(line) for line in daemon.err.splitlines()]
+    told = {line["event"] for line in lines if line["logger"] == "tickets"}
+    assert told == ({"queued", "answered", "delivered"} if level == "debug" else set())
+    assert not [line for line in lines if line["logger"] in {"aiosqlite", "asyncio"}]
+    assert TOKEN.encode() not in daemon.err
 
 
 async def test_a_port_in_use_is_one_line_and_exit_1(tmp_path: Path) -> None:
