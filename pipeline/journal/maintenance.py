@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from pipeline.errors import ConfigError, JournalFault
+from pipeline.journal import schema
 from pipeline.journal.database import take_lock
 from pipeline.journal.opening import connect_reader
 from pipeline.journal.pruning import request_file
@@ -68,6 +69,7 @@ def vacuum(path: Path, timeout: float = 60.0) -> Vacuumed:
     else:
         try:
             with _in_words(path), closing(sqlite3.connect(path, timeout=LOCK_SECONDS)) as connection:
+                schema.refuse_newer(path.name, schema.version(connection))
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         finally:

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from pipeline.errors import BadRequest
+from pipeline.logs import redact
 from pipeline.web.daemon import ECHO_MAX, Daemon, LaneControl, lanes_named
 
 REASON_MAX = 200
@@ -49,7 +50,7 @@ def read_command(verb: Verb, by: str, lane: str | None, fields: Mapping[str, Any
 def _reason(value: Any) -> str:
     if not isinstance(value, str) or len(value) > REASON_MAX:
         raise BadRequest(f"reason must be text of at most {REASON_MAX} characters")
-    return value
+    return redact(value)  # it is told in events and the status, where no secret may stand, nor a pasted one
 
 
 def _seconds(fields: Mapping[str, Any]) -> float | None:

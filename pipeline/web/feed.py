@@ -79,7 +79,7 @@ class Feed:
         self._daemon = daemon
         self._rules = rules
         self._clients: set[Client] = set()
-        self._strangers: set[web.WebSocketResponse] = set()
+        self._strangers: dict[web.WebSocketResponse, asyncio.Transport | None] = {}
         self._history = History()
         self._steps = StepSampler()
         self._unsubscribe: list[Callable[[], None]] = []
@@ -138,7 +138,7 @@ class Feed:
             client.send(payload)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        if len(self._clients) >= CLIENTS_MAX or len(self._strangers) >= CLIENTS_MAX or self._closing:
+        if len(self._clients) >= CLIENTS_MAX or self._closing:
             return error_reply(503, "too_many_clients", f"at most {CLIENTS_MAX} clients at a time")
         socket = web.WebSocketResponse(
             timeout=1.0, heartbeat=HEARTBEAT, compress=False, max_msg_size=MESSAGE_MAX
@@ -146,15 +146,24 @@ class Feed:
         if not socket.can_prepare(request):
             return error_reply(426, "upgrade_required", "this is a WebSocket", {hdrs.UPGRADE: "websocket"})
         # Until its first message a connection counts here, so that strangers cannot fill the clients' places.
-        self._strangers.add(socket)
+        self._make_room_for_a_stranger()
+        self._strangers[socket] = request.transport
         try:
             await socket.prepare(request)
             known = await self._introduce(socket, request)
         finally:
-            self._strangers.discard(socket)
+            self._strangers.pop(socket, None)
         if known:
             await self._serve(Client(socket, request, self._daemon.clock))
         return socket
+
+    def _make_room_for_a_stranger(self) -> None:
+        """Whoever knows the token says it at once: the one that has said nothing for longest must go."""
+        if len(self._strangers) >= CLIENTS_MAX:
+            longest = next(iter(self._strangers))
+            transport = self._strangers.pop(longest)
+            if transport is not None:
+                transport.abort()
 
     async def _introduce(self, socket: web.WebSocketResponse, request: web.Request) -> bool:
         if request.get(NEEDS_AUTH, False) and not await self._token_arrives(socket):
@@ -247,7 +256,7 @@ class Feed:
 
     async def _answer(self, client: Client, text: str | bytes) -> bytes:
         """Carry out one message; whatever is wrong with it is said in the ack."""
-        identity: str | int | None = None
+        identity: str | int | float | None = None
         try:
             fields = _read_message(text)
             identity = _identity(fields)
@@ -292,7 +301,7 @@ def _message(kind: str, data: Any) -> bytes:
     return dumps({"type": kind, "data": data})
 
 
-def _ack(identity: str | int | None, error: dict[str, str] | None = None) -> bytes:
+def _ack(identity: str | int | float | None, error: dict[str, str] | None = None) -> bytes:
     data: dict[str, Any] = {"id": identity, "ok": error is None}
     if error is not None:
         data["error"] = error
@@ -321,10 +330,10 @@ def _token(text: str) -> str:
     return token if fields.get("type", "auth") == "auth" and isinstance(token, str) else ""
 
 
-def _identity(fields: dict[str, Any]) -> str | int | None:
+def _identity(fields: dict[str, Any]) -> str | int | float | None:
     value = fields.pop("id", None)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     if isinstance(value, str) and len(value) <= ID_MAX:
         return value
-    raise BadRequest(f"id must be a whole number or text of at most {ID_MAX} characters")
+    raise BadRequest(f"id must be a number or text of at most {ID_MAX} characters")

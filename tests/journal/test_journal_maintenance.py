@@ -1,11 +1,12 @@
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from journal_makers import World, delivered, flushed
 
-from pipeline.errors import JournalFault
+from pipeline.errors import ConfigError, JournalFault
 from pipeline.journal.maintenance import backup, check, vacuum
 
 DAY = 86_400
@@ -70,6 +71,17 @@ async def test_vacuum_gives_space_back_when_no_daemon_runs(world: World):
     result = await asyncio.to_thread(vacuum, world.path)
     assert result.bytes_after < result.bytes_before / 4
     assert check(world.path) == []
+
+
+async def test_vacuum_touches_no_journal_of_a_newer_program(world: World):
+    async with world.opened():
+        pass
+    with closing(sqlite3.connect(world.path)) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    before = world.path.read_bytes()
+    with pytest.raises(ConfigError, match="schema version 999"):
+        await asyncio.to_thread(vacuum, world.path)
+    assert world.path.read_bytes() == before
 
 
 async def test_vacuum_is_done_by_the_running_daemon_when_asked(world: World):

@@ -13,6 +13,7 @@ from fake_daemon import FakeDaemon
 from pipeline.config import WebConfig
 from pipeline.control.gate import Reason
 from pipeline.errors import CommandError
+from pipeline.logs import register_secret
 from pipeline.web.app import WebServer
 
 
@@ -47,6 +48,13 @@ async def test_a_bare_post_pauses_every_lane(http, daemon):
         assert answer["lanes"][name]["state"] == "paused"
         assert answer["lanes"][name]["holds"]["pull"][0]["reason"] == "manual"
         assert answer["lanes"][name]["released"] == []
+
+
+async def test_a_secret_that_was_pasted_as_the_reason_is_told_to_nobody(http, daemon):
+    register_secret("canary-pasted")
+    async with http.post("/api/pause", json={"reason": "try canary-pasted"}) as response:
+        assert response.status == 200
+    assert daemon.lanes["shopee"].calls == [("pause", "api 127.0.0.1", "try ***", None)]
 
 
 async def test_pause_takes_a_lane_a_reason_and_a_time(http, daemon):

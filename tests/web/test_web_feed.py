@@ -92,6 +92,13 @@ async def test_each_command_reaches_its_lane_and_is_acked_with_its_id(http, daem
     assert daemon.lanes["lazada"].calls == []
 
 
+@pytest.mark.parametrize("identity", [0, -1, 1.5, "a", None])
+async def test_an_ack_has_the_very_id_of_its_command(http, identity):
+    async with http.ws_connect("/ws") as socket:
+        ack = await command(socket, command="stopPulling", id=identity)
+    assert (ack["id"], ack["data"]) == (identity, {"id": identity, "ok": True})
+
+
 async def test_a_command_without_a_lane_reaches_all_and_may_carry_a_reason(http, daemon):
     async with http.ws_connect("/ws") as socket:
         ack = await command(socket, command="stopPulling", lane=None, id="a", **{"for": 5, "reason": "lunch"})

@@ -82,6 +82,17 @@ async def test_strangers_do_not_take_the_places_of_clients(serve, monkeypatch):
     await stranger.close()
 
 
+async def test_strangers_that_say_nothing_give_way_to_whoever_comes(serve, monkeypatch):
+    monkeypatch.setattr(feed_module, "CLIENTS_MAX", 2)
+    http = await serve(token=TOKEN)
+    silent = [await http.ws_connect("/ws") for _ in range(2)]
+    async with http.ws_connect("/ws") as operator:
+        await operator.send_str(TOKEN)
+        await receive(operator, "hello")
+        assert (await silent[0].receive()).type in (aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
+    await silent[1].close()
+
+
 async def test_a_client_that_never_reads_is_dropped_and_the_others_hear_everything(
     http, deaf, daemon, monkeypatch
 ):
