@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
 
 import pipeline
 
-SHIPPED_COMMAND = "/opt/tidegate/.venv/bin/tidegate"
+#: With the remark above it, which is true of the shipped file only.
+SHIPPED_COMMAND = "/usr/bin/env /opt/tidegate/.venv/bin/tidegate"
+SHIPPED_REMARK = re.compile(r"# env, so that .*\n")
 SHIPPED_CONFIG = "/etc/tidegate/config.toml"
 #: What ProtectHome= hides.
 HOMES = ("/home/", "/root/", "/run/user/")
@@ -31,6 +34,7 @@ def own_command() -> list[str]:
 
 
 def fill_in(unit: str, command: list[str], config: Path) -> str:
+    unit = SHIPPED_REMARK.sub("", unit)
     unit = unit.replace(SHIPPED_COMMAND, " ".join(map(_word, command)))
     return unit.replace(SHIPPED_CONFIG, _word(str(config)))
 
