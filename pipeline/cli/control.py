@@ -126,8 +126,11 @@ def _order(daemon: Remote, verb: str, as_json: bool, lane: str | None = None, **
 def _standing(texts: Texts, lane: str, standing: dict[str, Any]) -> str:
     """Where the lane is now: a resumed lane that stays stopped should say so at once."""
     reasons = {hold["reason"] for holds in standing["holds"].values() for hold in holds}
+    state = texts.name("state", standing["state"])
+    if "stopped" in reasons:  # the one hold that no `resume` lifts
+        return f"{lane}: {state} ({texts.say('cli.standing.stopped')})"
     held = ", ".join(texts.name("reason", reason) for reason in sorted(reasons))
-    return f"{lane}: {texts.name('state', standing['state'])}" + (f" ({held})" if held else "")
+    return f"{lane}: {state}" + (f" ({held})" if held else "")
 
 
 @click.command()

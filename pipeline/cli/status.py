@@ -74,6 +74,7 @@ def _why(hold: Mapping[str, Any], texts: Texts) -> str:
 def _facts(lane: Mapping[str, Any], texts: Texts) -> list[str]:
     facts = [
         ("last_fault", _last_faults(_part(lane, "stages"), texts)),
+        ("totals", _totals(lane, texts)),
         ("queue", _queue(_part(lane, "queue"), texts)),
         ("callbacks", _callbacks(_part(lane, "callbacks"), texts)),
         ("drop_rate", _drop_rate(_part(lane, "drop_rate"), texts)),
@@ -95,6 +96,17 @@ def _last_faults(stages: Mapping[str, Any], texts: Texts) -> str:
             stage = texts.name("stage", name)
             said.append(texts.say("cli.status.last_fault_line", stage=stage, why=fault["why"], ago=ago))
     return ", ".join(said)
+
+
+def _totals(lane: Mapping[str, Any], texts: Texts) -> str:
+    """Since the start; the drop rate's own numbers begin afresh with each resume."""
+    counters = _part(lane, "counters")
+    if not counters:
+        return ""
+    names = ("pulled", "delivered", "rejected", "duplicates", "pull_expired")
+    values = {name: _count(counters.get(name)) for name in names}
+    dropped = sum(count for count in _part(lane, "dropped").values() if isinstance(count, int))
+    return texts.say("cli.status.totals_line", **values, dropped=dropped)
 
 
 def _queue(queue: Mapping[str, Any], texts: Texts) -> str:

@@ -58,6 +58,14 @@ STATUS: dict[str, Any] = {
                 "oldest_age": 4.5,
             },
             "callbacks": {"pending": 1, "retrying": 0, "bytes": 1 << 20},
+            "counters": {
+                "pulled": 3010,
+                "delivered": 2000,
+                "rejected": 3,
+                "duplicates": 4,
+                "pull_expired": 5,
+            },
+            "dropped": {"query_stale": 900, "retry_exhausted": 98},
             "drop_rate": {"rate": 0.215, "dropped": 275, "delivered": 1000, "level": "stop"},
             "conservation": {"pulled": 10, "accounted": 9, "balanced": False},
             "credits": {"balance": 99611.0, "spent": 10, "per_delivery": 1.25, "hours_left": None},
@@ -130,7 +138,15 @@ def tidegate(*arguments: str) -> Result:
 def test_status_is_a_table_in_english(daemon: StandIn) -> None:
     result = tidegate("status", "--url", daemon.url)
     assert result.exit_code == 0
-    for part in ("hard stopped", "half open", "drop rate: 21.5%", "(1 min 40 s)", "NOT balanced", "99611"):
+    for part in (
+        "hard stopped",
+        "half open",
+        "drop rate: 21.5%",
+        "(1 min 40 s)",
+        "2000 delivered, 998 dropped",
+        "NOT balanced",
+        "99611",
+    ):
         assert part in result.output
     assert "pull: HTTP 503 (1 min 1 s ago), query: HTTP 503 (1 min 1 s ago)" in result.output
 
@@ -280,6 +296,14 @@ def test_wrong_usage_ends_with_two() -> None:
     assert tidegate("dance").exit_code == 2
     for url in ("http://[", "file:///etc/hostname", "127.0.0.1:8090", "http://h:port"):
         assert tidegate("status", "--url", url).exit_code == 2
+
+
+@pytest.mark.parametrize("verb", ["stop", "resume"])
+def test_who_leaves_a_lane_stopped_is_told_how_it_starts_again(daemon: StandIn, verb: str) -> None:
+    held = {"pull": [{"reason": "stopped"}], "query": [{"reason": "stopped"}], "callback": []}
+    lanes = {"shopee": {"state": "stopped", "holds": held, "released": []}}
+    daemon.answers[f"/api/{verb}"] = (200, {"ok": True, "lanes": lanes})
+    assert "shopee: stopped (to start it, type: tidegate start)" in tidegate(verb, "--url", daemon.url).output
 
 
 def _event(seq: int) -> dict[str, Any]:
