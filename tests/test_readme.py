@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -22,6 +23,8 @@ BOTH = pytest.mark.parametrize("text", [ENGLISH, CHINESE], ids=NAMES)
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"`((?:daemon|web|journal|alerts|lanes)(?:\.[\w<>]+)*)`")
+#: Files that look like keys.
+_FILES = {"journal.db", "journal.key"}
 
 
 def prose(text: str) -> str:
@@ -41,6 +44,19 @@ def blocks(text: str) -> list[tuple[str, list[str]]]:
     return found
 
 
+def commands(text: str) -> list[tuple[str, list[str]]]:
+    """A drawing has no language, and its labels are translated: only that it is there is compared."""
+    return [(language, lines if language else []) for language, lines in blocks(text)]
+
+
+def widened(line: str) -> str:
+    return "".join(mark * 2 if unicodedata.east_asian_width(mark) in "WF" else mark for mark in line)
+
+
+def tables(text: str) -> list[list[str]]:
+    return [found.splitlines() for found in re.findall(r"(?:^\|.*\n)+", prose(text), re.MULTILINE)]
+
+
 def anchors(text: str) -> list[str]:
     return re.findall(r'<a id="([^"]+)"></a>', text)
 
@@ -49,16 +65,30 @@ def links(text: str) -> list[str]:
     return re.findall(r"\]\(([^)\s]+)\)", prose(text))
 
 
+def tables_of_keys(text: str) -> list[dict[str, list[str]]]:
+    """The two tables of configuration, in order: full keys by section.
+
+    The first column names the section, the last one its keys without it.
+    """
+    chapter = text.split('<a id="configuration"></a>')[1].split('<a id="operations"></a>')[0]
+    tables: list[dict[str, list[str]]] = []
+    for line in chapter.splitlines():
+        if line.startswith("|--"):
+            tables.append({})
+        elif line.startswith("| `"):
+            cells = line.split("|")
+            section = cells[1].strip(" `")
+            tables[-1][section] = [f"{section}.{key}" for key in re.findall(r"`([^`]+)`", cells[-2])]
+    return tables
+
+
 def keys_in_tables(text: str) -> set[str]:
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    return {key for row in rows for key in _KEY.findall(row)}
+    return {key for found in tables_of_keys(text) for keys in found.values() for key in keys}
 
 
 def live_keys(text: str) -> set[str]:
-    """The keys of the second table of configuration: what SIGHUP changes."""
-    table = text.split("**SIGHUP**")[1].split("\n## ")[0]
-    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("| `")]
-    return {key for row in rows for key in _KEY.findall(row) if not key.endswith(".window")}
+    """The keys of the second table: what SIGHUP changes. A window is named there as what it does not."""
+    return {key for keys in tables_of_keys(text)[1].values() for key in keys if not key.endswith(".window")}
 
 
 def known_keys(model: type[BaseModel], path: str = "") -> Iterator[str]:
@@ -78,7 +108,42 @@ def test_both_languages_have_the_same_headings() -> None:
 
 
 def test_both_languages_show_the_same_commands() -> None:
-    assert blocks(ENGLISH) == blocks(CHINESE)
+    assert commands(ENGLISH) == commands(CHINESE)
+
+
+def test_both_languages_draw_the_same_holds() -> None:
+    english, chinese = (
+        [re.findall(r"\b\w+\b", " ".join(lines)) for language, lines in blocks(text) if not language]
+        for text in (ENGLISH, CHINESE)
+    )
+    reasons = [[word for word in words if word in set(Reason)] for words in english]
+    assert set(reasons[0]) == set(Reason)
+    assert reasons == [[word for word in words if word in set(Reason)] for words in chinese]
+
+
+@BOTH
+def test_the_drawing_is_in_line_where_a_chinese_character_is_two_wide(text: str) -> None:
+    (_, drawing), *_ = [block for block in blocks(text) if not block[0]]
+    rows = [line for line in drawing if "│" in line and line.count("│") >= 8]
+    assert rows
+    edges = [[at for at, mark in enumerate(widened(row)) if mark == "│"] for row in rows]
+    assert all(found[:2] == edges[0][:2] and found[-2:] == edges[0][-2:] for found in edges)
+
+
+@BOTH
+def test_the_line_of_contents_names_the_chapters_in_their_order(text: str) -> None:
+    (line,) = [line for line in text.splitlines() if line.startswith("[") and line.count(" · ") > 5]
+    named = re.findall(r"\]\(#([^)]+)\)", line)
+    assert named == [anchor for anchor in anchors(text) if anchor in named]
+
+
+def test_both_languages_have_the_same_tables_with_the_same_numbers() -> None:
+    assert [len(rows) for rows in tables(ENGLISH)] == [len(rows) for rows in tables(CHINESE)]
+    numbers = [
+        re.findall(r"\d+(?:[,.]\d+)*", text.split("numbers:begin")[1].split("numbers:end")[0])
+        for text in (ENGLISH, CHINESE)
+    ]
+    assert sorted(numbers[0]) == sorted(numbers[1])
 
 
 def test_both_languages_have_the_same_anchors_links_and_keys() -> None:
@@ -97,7 +162,16 @@ def test_the_runbook_has_an_entry_for_every_hold(text: str) -> None:
 def test_every_key_in_a_table_is_configuration(text: str) -> None:
     named = keys_in_tables(text)
     assert len(named) > 50
-    assert named <= set(known_keys(Settings))
+    assert named - set(known_keys(Settings)) == set()
+    sections = {section for found in tables_of_keys(text) for section in found}
+    assert sections - set(known_keys(Settings)) == set()
+
+
+@BOTH
+def test_every_key_in_a_sentence_is_configuration(text: str) -> None:
+    named = {key.replace("lanes.shopee.", "lanes.<lane>.") for key in _KEY.findall(prose(text))} - _FILES
+    assert len(named) > 20
+    assert named - set(known_keys(Settings)) == set()
 
 
 @BOTH
