@@ -48,9 +48,6 @@ class Turnstile:
                 self.coming += 1
                 number -= 1
 
-    def notify_all(self) -> None:
-        self.notify(len(self._waiting))
-
 
 class SlotPool(Generic[Job]):
     """`work` returns how long the slot rests afterwards; `crashed` accounts for the job of a bug."""
@@ -79,7 +76,7 @@ class SlotPool(Generic[Job]):
         self.engaged = 0  # slots at work, or resting from it
         #: What a slot does between two jobs of its own, if there is something: see `CallbackStage.carry_on`.
         self.between: Callable[[], Coroutine[Any, Any, None] | None] = lambda: None
-        control.gate.on_change = self.wake_all
+        control.gate.on_change = self._wake_free
 
     @property
     def working(self) -> int:
@@ -100,8 +97,10 @@ class SlotPool(Generic[Job]):
         """Slots that were woken and are about to ask."""
         return self._turnstile.coming
 
-    def wake_all(self) -> None:
-        self._turnstile.notify_all()
+    def _wake_free(self) -> None:
+        """The gate has opened, or lets more through: as many as may start now. To wake all 800 whenever the
+        limiter lets one more through was two thirds of an overloaded lane's work."""
+        self.wake(self._size)
 
     def start(self) -> None:
         self._fill(self._size)

@@ -94,7 +94,7 @@ def test_a_turnstile_lets_as_many_through_as_it_is_told_the_longest_waiting_firs
             turnstile.notify()
             await clock.sleep(1)
             assert through == [0, 1, 3], "a waiter that went away must not swallow the wake-up"
-            turnstile.notify_all()
+            turnstile.notify(9)
         return through
 
     assert run_virtual(main) == [0, 1, 3, 4]
@@ -188,6 +188,18 @@ def test_more_slots_wake_the_waiting():
         made.control.gate.set_slots(5)
         await clock.sleep(1)
         assert made.asked == before + 5
+
+
+def test_one_slot_more_wakes_one():
+    @bench(50, slots=3)
+    async def _(made: Bench, clock: VirtualClock) -> None:
+        await clock.sleep(1)
+        for _ in range(3):
+            made.control.begin(clock.monotonic())
+        before = made.asked
+        made.control.gate.set_slots(4)
+        await clock.sleep(1)
+        assert made.asked == before + 1
 
 
 def test_with_all_slots_at_work_nobody_is_woken_and_who_finishes_asks_for_more():

@@ -389,6 +389,7 @@ class Lane:
 
     def status(self) -> dict[str, Any]:
         controller, now = self.controller, self._clock.monotonic()
+        in_flight = self.in_flight()
         return {
             "state": self.state(),
             "holds": {
@@ -398,7 +399,7 @@ class Lane:
             "stages": {
                 name: stage.status(controller.modes[name], now) for name, stage in controller.stages.items()
             },
-            "queue": self._queue_status(),
+            "queue": self._queue_status(in_flight),
             "callbacks": {
                 "pending": self.callback.line.pending + len(self.callback.calling),
                 "retrying": self.callback.line.delayed,
@@ -407,18 +408,18 @@ class Lane:
             "counters": dict(controller.ledger.counters),
             "dropped": {str(outcome): controller.ledger.counters[outcome] for outcome in sorted(DROPPED)},
             "drop_rate": controller.drop_rate.status(),
-            "conservation": controller.ledger.conservation(self.in_flight()),
+            "conservation": controller.ledger.conservation(in_flight),
             "credits": self.money.credits_status(now),
             "upstream": self.money.upstream_status(),
             "limits": limits(self.config),
         }
 
-    def _queue_status(self) -> dict[str, Any]:
+    def _queue_status(self, in_flight: int) -> dict[str, Any]:
         config, room = self.config.queue, self.controller.room
         return {
             "pending": self.queue.line.pending,
             "delayed": self.queue.line.delayed,
-            "in_flight": self.in_flight(),
+            "in_flight": in_flight,
             "keys": self.queue.keys_in_flight,
             "high_water": config.high_water,
             "low_water": config.low_water,
