@@ -88,13 +88,18 @@ def journal(place: Place) -> Launch:
     return _daemon(place, "tickets")
 
 
-def _daemon(place: Place, journal_level: str) -> Launch:
+def fallback(place: Place) -> Launch:
+    """As `daemon`, over aiohttp's client instead of ours."""
+    return _daemon(place, "off", "aiohttp")
+
+
+def _daemon(place: Place, journal_level: str, client: str = "native") -> Launch:
     command = Path(sys.executable).with_name("tidegate")
     if not command.exists() or not (ROOT / "pipeline" / "app.py").exists():
         raise Skip("the tidegate command is not installed")
     port = free_port()
     config = place.folder / "config.toml"
-    config.write_text(daemon_config(place, port, journal_level), encoding="utf-8")
+    config.write_text(daemon_config(place, port, journal_level, client), encoding="utf-8")
     return Launch(
         [str(command), "run", "--config", str(config)],
         place.python_env(),
@@ -103,11 +108,12 @@ def _daemon(place: Place, journal_level: str) -> Launch:
     )
 
 
-def daemon_config(place: Place, port: int, journal_level: str) -> str:
+def daemon_config(place: Place, port: int, journal_level: str, client: str) -> str:
     return f"""
 [daemon]
 log_level = "warning"
 drain_timeout = 2
+http_client = "{client}"
 data_dir = "{place.folder / "data"}"
 [web]
 port = {port}
@@ -174,6 +180,13 @@ def _npm_install(cache: Path) -> None:
         raise Skip(f"npm install failed with exit code {done.returncode}")
 
 
-RUNNERS = {"bare": bare, "daemon": daemon, "journal": journal, "axios": axios, "undici": undici}
+RUNNERS = {
+    "bare": bare,
+    "daemon": daemon,
+    "journal": journal,
+    "fallback": fallback,
+    "axios": axios,
+    "undici": undici,
+}
 TUNED = frozenset({"bare", "axios", "undici"})
-PYTHON = frozenset({"bare", "daemon"})
+PYTHON = frozenset({"bare", "daemon", "journal", "fallback"})
