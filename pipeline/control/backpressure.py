@@ -23,6 +23,9 @@ _AGAIN_WEIGHT = 0.01
 _AGAIN_FIRST = 0.4
 #: The most that upstreams commonly hand out at once, whatever the limit asked for.
 _YIELD_FIRST = 50
+#: An empty pull says little about how many come when there are some. It teaches to ask for less only as long
+#: as fewer than this many could ask at once: two that hang must not keep all others from asking.
+_EMPTY_AT_ONCE = 8
 #: So few may wait without anybody knowing how fast they leave.
 _MARK_FIRST = 100
 #: However slow it goes, this many may wait, or a mistaken estimate could never be put right.
@@ -84,7 +87,7 @@ class Room:
         self._last_pull = now
         if got >= reserved:
             self._expected = min(float(self._limit), max(self._expected, reserved * 2.0))
-        elif got:  # an empty one says nothing about how many come when there are some
+        elif got or self._expected > self.mark // _EMPTY_AT_ONCE:
             self._expected += (max(1.0, got * 1.25) - self._expected) * 0.2
 
     def give_back(self, reserved: int) -> None:
