@@ -170,7 +170,8 @@ class Daemon:
         logs.configure(self.settings.daemon.log_level, self.settings.daemon.log_format)
         for name, lane in self.lanes.items():
             lane.reconfigure(self.settings.lanes[name])
-        self._say(Kind.CONFIG, Level.INFO, {"changed": change.changed, "needs_restart": change.needs_restart})
+        level = Level.WARNING if change.needs_restart else Level.INFO
+        self._say(Kind.CONFIG, level, {"changed": change.changed, "needs_restart": change.needs_restart})
 
     def _say(self, kind: Kind, level: Level, detail: dict[str, Any]) -> None:
         self.bus.publish(Event(self.clock.now(), "", kind, level, "", detail))
