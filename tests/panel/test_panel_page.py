@@ -88,6 +88,7 @@ async def test_a_phone_shows_everything_without_scrolling_sideways(browser: Brow
         assert button is not None
         assert button["height"] >= 38
         await panel.find(".big.resume").tap()
+        await panel.find("dialog .big.resume").tap()  # which shows the reason that somebody wrote
         await expect(panel.hold("manual")).to_have_count(0)
 
 
@@ -99,6 +100,13 @@ async def test_what_was_not_today_has_its_day(browser: Browser) -> None:
     }"""
     async with daemon() as live, opened(browser, live, "day") as panel:
         assert await panel.page.evaluate(told) == ["23:59:58", "01-31 23:59:58"]
+
+
+async def test_the_clock_says_whose_time_zone_it_is_in(browser: Browser) -> None:
+    async with daemon() as live:
+        for place, told in (("Asia/Kolkata", "UTC+5:30"), ("America/Caracas", "UTC−4")):
+            async with opened(browser, live, "zone", timezone_id=place) as panel:
+                await expect(panel.find(".light time")).to_contain_text(told)
 
 
 @pytest.mark.parametrize("size", [PHONE, {"width": 1280, "height": 720}])

@@ -10,6 +10,9 @@ const FONT = "11px system-ui, sans-serif";
 const TICK_WIDTH = 72;
 const TICK_HEIGHT = 34;
 const LONG = 7200;
+const LINE = 1.6;
+/** A point with nothing on either side would be lost at a line's width. */
+const DOT = 4;
 
 /** @typedef {{column: string, ink: string, fill?: boolean}} Line */
 /** @typedef {{data: Record<string, (number|null)[]>, lines: Line[], from: number, to: number, floor: number,
@@ -140,7 +143,6 @@ function piecesOf({ x, y }, { data, from }, column) {
 function drawLine(view, picture, { column, ink: name, fill }) {
   const { pen, bottom } = view;
   pen.strokeStyle = ink(name);
-  pen.lineWidth = 1.6;
   pen.lineJoin = pen.lineCap = "round";
   for (const piece of piecesOf(view, picture, column)) {
     if (fill) {
@@ -153,6 +155,7 @@ function drawLine(view, picture, { column, ink: name, fill }) {
       pen.fill();
       pen.globalAlpha = 1;
     }
+    pen.lineWidth = piece.length > 1 ? LINE : DOT;
     stroke(pen, piece.length > 1 ? piece : [piece[0], piece[0]]);
   }
 }
