@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from playwright.async_api import Browser, CDPSession, Route, expect
@@ -34,7 +35,9 @@ async def test_it_reconnects_by_itself_after_the_daemon_was_restarted(browser: B
             first.daemon.shutdown("test")
             await asyncio.wait_for(asyncio.shield(first.done), PATIENCE)
             await expect(panel.find(".light")).not_to_have_attribute("data-connection", "live")
-            await expect(panel.find(".stopped-at")).to_contain_text("Data stopped at")
+            await expect(panel.find(".stopped-at")).to_have_text(
+                re.compile(r"^Data stopped at .* · \d+ s ago$")
+            )
             await expect(panel.find("main")).to_have_class("stale")
             await expect(panel.find(".verdict")).to_contain_text("This is how it was")
             await expect(panel.find(".top [role=status]")).to_contain_text("Data stopped at")
@@ -121,6 +124,33 @@ async def test_the_token_is_asked_once_and_kept_for_the_session(browser: Browser
         assert TOKEN not in panel.page.url
         kept = await panel.page.evaluate("[localStorage.length, document.cookie]")
         assert kept == [0, ""]
+
+
+async def test_a_token_is_trimmed_and_one_that_no_header_can_carry_is_not_sent(
+    browser: Browser,
+) -> None:
+    async with (
+        daemon(web={"token": TOKEN}) as live,
+        opened(browser, live, "token-odd", asks_token=True) as panel,
+    ):
+        field, asked = panel.page.get_by_label("Access token"), []
+        await expect(field).to_be_focused()
+        panel.page.on("request", lambda request: asked.append(request.url))
+        for odd in ("令牌", "tok\u2013en", "   "):
+            await field.fill(odd)
+            await panel.page.keyboard.press("Enter")
+            await expect(panel.page.get_by_role("alert")).to_have_text("That token is not valid")
+            await expect(field).to_be_focused()
+        assert asked == []
+        assert await panel.page.evaluate("sessionStorage.length") == 0
+        await field.fill("wrong")
+        async with panel.page.expect_response("**/api/status"):
+            await panel.page.keyboard.press("Enter")
+        await expect(field).to_have_value("")
+        await expect(field).to_be_focused()
+        await field.fill(f"  {TOKEN} ")
+        await panel.page.keyboard.press("Enter")
+        await panel.is_live()
 
 
 #: What was under way when the tab was hidden is on the page.

@@ -17,7 +17,7 @@ from pipeline.ticket import Outcome
 from pipeline.web.app import STATIC
 from pipeline.web.wording import panel_texts
 from tests.e2e.harness import LANE, eventually
-from tests.panel.hostile_ends import PAYLOADS
+from tests.panel.hostile_ends import PAYLOADS, TURNED_SHOWN
 from tests.panel.panel_harness import Panel, daemon, opened, sim_lane, url_of, world_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -122,8 +122,8 @@ async def test_huge_numbers_stay_in_their_boxes(browser: Browser, size: dict[str
 async def test_strangers_words_are_shown_and_never_run(browser: Browser) -> None:
     lane = sim_lane(source="tests.panel.hostile_ends:HostileSource")
     async with daemon({LANE: lane}) as live, opened(browser, live, "hostile") as panel:
-        for payload in PAYLOADS:
-            await expect(panel.find("[data-column=pull]")).to_contain_text(payload)
+        for shown in (*PAYLOADS, TURNED_SHOWN):
+            await expect(panel.find("[data-column=pull]")).to_contain_text(shown)
         await live.post("/api/pause", reason=PAYLOADS[0])
         await expect(panel.hold("manual")).to_contain_text(PAYLOADS[0])
         await expect(panel.find(".events")).to_contain_text(PAYLOADS[0])
