@@ -222,6 +222,7 @@ async def test_tickets_are_reached_by_keyboard_and_an_item_is_found_by_its_key(
         await panel.page.keyboard.press("Enter")
         await expect(panel.find(".trace")).to_contain_text(f"Trace {trace}")
         await expect(panel.find(".trace li").first).to_contain_text(key)
+        await expect(panel.find(".trace").get_by_text(key)).to_have_count(1)
         await panel.button("Close").click()
         await expect(second).to_be_focused()
         for wanted in (key.rpartition(":")[0], key):
@@ -276,7 +277,7 @@ async def test_the_tank_and_the_backlog_are_drawn_against_the_bounds_in_force(br
         world_of(live).change({"rate": 100, "callback": {"error": 1.0}})
         backlog = panel.find("[data-stage=callback] [role=meter]").last
         await expect(backlog).to_have_attribute("aria-valuenow", re.compile(r"^0\.\d"))
-        await expect(panel.find("[data-stage=callback]")).to_contain_text(re.compile(r"\d % of limit"))
+        await expect(panel.find("[data-stage=callback]")).to_contain_text(re.compile(r"\d % full"))
         world_of(live).change({"rate": 0, "callback": {"error": 0.0}})
 
 
@@ -348,6 +349,16 @@ async def test_the_money_is_the_daemons_and_what_was_paid_in_vain_is_named(brows
         await shows_row(panel, "On lost tickets", f"{lost:,}")
         today = live.status()["upstream"]["today"]
         await shows_row(panel, "Upstream’s count today", f"{today:,}")
+
+
+async def test_an_empty_account_is_red_and_lasts_for_no_time_that_is_told(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "money-gone") as panel:
+        world_of(live).change({"credits": 0})
+        await expect(panel.hold("credit")).to_be_visible()
+        await live.daemon.lanes[LANE].side_calls_once()
+        red, lasts = panel.find(".money .heads .bad"), panel.find(".money .speed").last
+        await expect(red).to_have_text("0Credits left")
+        await expect(lasts).to_have_text("–")
 
 
 async def shows_row(panel: Panel, name: str, value: str) -> None:

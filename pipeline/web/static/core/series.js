@@ -13,6 +13,7 @@ const JUDGED = [...COUNTED, "rejected", "pull_expired", "malformed"];
 /** @typedef {{t: number, pulled: number, queried: number, delivered: number, dropped: number,
  *  rejected: number, pull_expired: number, malformed: number, queue: number, callbacks: number, drop: number} & Record<"p50"|"p95"|"p99", number|null|undefined>} Sample */
 
+const counted = (from) => Object.fromEntries(JUDGED.map((name) => [name, from[name] ?? 0]));
 const total = (counts) => Object.values(counts ?? {}).reduce((sum, count) => sum + count, 0);
 
 /** @returns {Sample} */
@@ -20,13 +21,7 @@ export function sampleOf(now, lane) {
   const { counters, stages, queue } = lane;
   return {
     t: now,
-    pulled: counters.pulled,
-    queried: counters.queried,
-    delivered: counters.delivered,
-    dropped: total(lane.dropped),
-    rejected: counters.rejected,
-    pull_expired: counters.pull_expired,
-    malformed: counters.malformed ?? 0,
+    ...counted({ ...counters, dropped: total(lane.dropped) }),
     queue: queue.pending + queue.delayed,
     callbacks: lane.callbacks.pending + lane.callbacks.retrying,
     drop: lane.drop_rate.rate * 100,
@@ -40,13 +35,7 @@ export function samplesOf({ fields, points }, lane) {
     const row = Object.fromEntries(fields.map((name, at) => [name, point.lanes[lane][at]]));
     return {
       t: point.now,
-      pulled: row.pulled,
-      queried: row.queried,
-      delivered: row.delivered,
-      dropped: row.dropped,
-      rejected: row.rejected,
-      pull_expired: row.pull_expired,
-      malformed: row.malformed,
+      ...counted(row),
       queue: row.queued,
       callbacks: row.callbacks_pending + row.callbacks_retrying,
       drop: row.drop_rate * 100,

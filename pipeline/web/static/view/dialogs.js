@@ -41,7 +41,7 @@ function Ask({ title, verb, store, onDone, onClose, children }) {
 function Reason({ required }) {
   const label = say(required ? "panel.dialog.reason_needed" : "panel.dialog.reason");
   return html`<label>${label}
-    <input name="reason" maxlength=${REASON_MAX} required=${required} pattern=".*\\S.*" title=${label} autofocus autocomplete="off"
+    <input name="reason" maxlength=${REASON_MAX} required=${required} pattern=${required ? ".*\\S.*" : ".*"} title=${label} autofocus autocomplete="off"
       placeholder=${required ? "" : say("panel.dialog.optional")} /></label>`;
 }
 

@@ -10,8 +10,6 @@ const FONT = "11px system-ui, sans-serif";
 const TICK_WIDTH = 72;
 const TICK_HEIGHT = 34;
 const LONG = 7200;
-const LINE = 1.6;
-/** A point with nothing on either side would be lost at a line's width. */
 const DOT = 4;
 
 /** @typedef {{column: string, ink: string, fill?: boolean}} Line */
@@ -143,6 +141,7 @@ function piecesOf({ x, y }, { data, from }, column) {
 function drawLine(view, picture, { column, ink: name, fill }) {
   const { pen, bottom } = view;
   pen.strokeStyle = ink(name);
+  pen.lineWidth = 1.6;
   pen.lineJoin = pen.lineCap = "round";
   for (const piece of piecesOf(view, picture, column)) {
     if (fill) {
@@ -155,9 +154,15 @@ function drawLine(view, picture, { column, ink: name, fill }) {
       pen.fill();
       pen.globalAlpha = 1;
     }
-    pen.lineWidth = piece.length > 1 ? LINE : DOT;
-    stroke(pen, piece.length > 1 ? piece : [piece[0], piece[0]]);
+    if (piece.length > 1) stroke(pen, piece);
+    else drawDot(pen, piece[0], name);
   }
+}
+
+/** A canvas draws no line from a point to itself. */
+function drawDot(pen, [left, top], name) {
+  pen.fillStyle = ink(name);
+  pen.fillRect(left - DOT / 2, top - DOT / 2, DOT, DOT);
 }
 
 function drawCursor({ pen, x, bottom }, { cursor }) {

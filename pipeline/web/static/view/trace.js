@@ -24,7 +24,7 @@ export function Trace({ found, now, onClose }) {
     ${!found.kept && found.steps.length > 0 && html`<p>${say("panel.trace.seen")}</p>`}
     <ol>${found.steps.map((step, at) => html`<li key=${at} class="ticket"><time>${moment(step.at, now)}</time>
       <b class=${toneOf(step.what)}>${nameOfStep(step.what)}</b>
-      <span>${nameOf("stage", step.stage)} <span class="muted">${visible(step.key ?? "")}</span></span>
+      <span>${nameOf("stage", step.stage)} <span class="muted">${step.key !== found.steps[at - 1]?.key && visible(step.key)}</span></span>
       <span class="muted">${triesOf(step)}${step.age == null ? "" : age(step.age)}</span></li>`)}</ol>
   </div>`;
 }
