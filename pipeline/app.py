@@ -176,7 +176,8 @@ class Daemon:
         self._log_tickets_at_debug()
         for name, lane in self.lanes.items():
             lane.reconfigure(self.settings.lanes[name])
-        self._say(Kind.CONFIG, Level.INFO, {"changed": change.changed, "needs_restart": change.needs_restart})
+        level = Level.WARNING if change.needs_restart else Level.INFO
+        self._say(Kind.CONFIG, level, {"changed": change.changed, "needs_restart": change.needs_restart})
 
     def _log_tickets_at_debug(self) -> None:
         """At other levels nobody listens: a step costs the same whether its line is written or not."""

@@ -69,6 +69,9 @@ class Room:
         self.reservations += 1
         return wanted
 
+    def status(self) -> dict[str, int]:
+        return {"mark": self.mark, "reserved": self.reserved, "peak": self.peak}
+
     def reserve_possible(self, depth: int) -> bool:
         return self.mark - depth - self.reserved >= self._worth_asking()
 

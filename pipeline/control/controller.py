@@ -80,7 +80,7 @@ class Controller:
         self.drop_rate = DropRate(config.drop_rate)
         self.skew = SkewWatch(config.pull.max_age)
         self.ledger = Ledger()
-        self._skewed = False
+        self._skew_told = ""  # what it probably is; empty while the clocks agree
         self._tripped_at_rate = 0.0
         self._success_mark = 0
         self._full_since: float | None = None
@@ -249,7 +249,8 @@ class Controller:
         elif self.backlog_is_over(snapshot.backlog_count, snapshot.backlog_bytes):
             self.release(("query",), Reason.CALLBACK_BACKLOG, "callback", numbers)
 
-    def _backlog_fill(self, count: int, size: int) -> float:
+    def backlog_fill(self, count: int, size: int) -> float:
+        """Of what may wait undelivered as things are; over 1 it holds the queries."""
         config = self.config.callback
         fill = max(size / config.backlog_bytes, count / config.backlog_count)
         if self.stages["callback"].breaker.is_tripped:
@@ -258,12 +259,12 @@ class Controller:
         return fill
 
     def backlog_is_due(self, count: int, size: int) -> bool:
-        return self._backlog_fill(count, size) > 1 and Reason.CALLBACK_BACKLOG not in self.query_gate.holds
+        return self.backlog_fill(count, size) > 1 and Reason.CALLBACK_BACKLOG not in self.query_gate.holds
 
     def backlog_is_over(self, count: int, size: int) -> bool:
         if Reason.CALLBACK_BACKLOG not in self.query_gate.holds:
             return False
-        return self._backlog_fill(count, size) < 0.5 and self.stages["callback"].breaker.mode is not Mode.OPEN
+        return self.backlog_fill(count, size) < 0.5 and self.stages["callback"].breaker.mode is not Mode.OPEN
 
     def _tick_success_limit(self) -> None:
         if self.success_limit_is_due():
@@ -289,16 +290,16 @@ class Controller:
             self._clock.adopt()
         skew = self.skew.judge()
         skewed = skew is not None or abs(self._clock.step()) > STEP_TAKEN
-        if skewed == self._skewed:
+        if skewed == bool(self._skew_told):
             return
-        self._skewed = skewed
         if skew is not None:
-            self.emit(Kind.CLOCK_SKEW, EventLevel.ERROR, "pull", skew.as_dict())
+            level, offset, likely = EventLevel.ERROR, skew.offset, skew.likely
         elif skewed:
-            detail = {"offset": round(step), "likely": "the system clock was set; the old time is kept"}
-            self.emit(Kind.CLOCK_SKEW, EventLevel.WARNING, "pull", detail)
+            level, offset, likely = EventLevel.WARNING, step, "the system clock was set; the old time is kept"
         else:
-            self.emit(Kind.CLOCK_SKEW, EventLevel.INFO, "pull", {"offset": 0, "likely": "over"})
+            level, offset, likely = EventLevel.INFO, 0.0, "over"
+        self._skew_told = likely if skewed else ""
+        self.emit(Kind.CLOCK_SKEW, level, "pull", {"offset": round(offset), "likely": likely})
 
     def _redate(self, step: float) -> None:
         """Another time was adopted, by this lane or another."""
@@ -417,10 +418,21 @@ class Controller:
 
         Said once; a call that goes through makes it news again, though not more than once a minute.
         """
-        told = self.stages[stage].troubles_told
+        control, said = self.stages[stage], said_shortly(error)
+        control.troubles[trouble] = said
+        told = control.troubles_told
         if trouble not in told and self._not_said_lately(f"{stage} {trouble}"):
             told.add(trouble)
-            self.emit(Kind(trouble), EventLevel.ERROR, stage, {"error": said_shortly(error)})
+            self.emit(Kind(trouble), EventLevel.ERROR, stage, {"error": said})
+
+    def troubles(self) -> list[dict[str, str]]:
+        """What people were told of and what still stands, though it holds nothing."""
+        skew = {"kind": str(Kind.CLOCK_SKEW), "stage": "pull", "detail": self._skew_told}
+        return [skew] * bool(self._skew_told) + [
+            {"kind": trouble, "stage": name, "detail": error}
+            for name, stage in self.stages.items()
+            for trouble, error in stage.troubles.items()
+        ]
 
     # -- saying it ---------------------------------------------------------------------------------
 

@@ -28,9 +28,6 @@ class Skew:
     offset: float  # seconds by which tickets look older than they can be
     likely: str  # what it probably is
 
-    def as_dict(self) -> dict[str, object]:
-        return {"offset": round(self.offset), "likely": self.likely}
-
 
 class SkewWatch:
     def __init__(self, max_age: float) -> None:

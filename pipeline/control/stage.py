@@ -36,6 +36,7 @@ class StageControl:
         self.hung = 0  # calls from before the breaker last opened: they say nothing and hold no slot
         self._slots = slots
         self._generation = self.breaker.generation
+        self.troubles: dict[str, str] = {}  # by name, with its latest error: until a call goes through
         self.troubles_told: set[str] = set()
         self.median = 0.0  # of this stage's own call times, refreshed with the tick; 0 while unknown
 
@@ -67,7 +68,8 @@ class StageControl:
         """The call came back and says something about the far side's health; `why` = what went wrong."""
         self._seen(issued, now, throttled)
         if ok:
-            if self.troubles_told:
+            if self.troubles:
+                self.troubles.clear()
                 self.troubles_told.clear()
             self.latency.record(now, now - issued.began)
             self.breaker.succeed(issued, now)

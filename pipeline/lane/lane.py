@@ -399,12 +399,9 @@ class Lane:
             "stages": {
                 name: stage.status(controller.modes[name], now) for name, stage in controller.stages.items()
             },
-            "queue": self._queue_status(in_flight),
-            "callbacks": {
-                "pending": self.callback.line.pending + len(self.callback.calling),
-                "retrying": self.callback.line.delayed,
-                "bytes": self.callback.backlog.bytes,
-            },
+            "troubles": controller.troubles(),
+            "queue": {"in_flight": in_flight} | self.queue.status() | controller.room.status(),
+            "callbacks": self._callback_status(),
             "counters": dict(controller.ledger.counters),
             "dropped": {str(outcome): controller.ledger.counters[outcome] for outcome in sorted(DROPPED)},
             "drop_rate": controller.drop_rate.status(),
@@ -414,18 +411,11 @@ class Lane:
             "limits": limits(self.config),
         }
 
-    def _queue_status(self, in_flight: int) -> dict[str, Any]:
-        config, room = self.config.queue, self.controller.room
+    def _callback_status(self) -> dict[str, Any]:
+        backlog = self.callback.backlog
         return {
-            "pending": self.queue.line.pending,
-            "delayed": self.queue.line.delayed,
-            "in_flight": in_flight,
-            "keys": self.queue.keys_in_flight,
-            "high_water": config.high_water,
-            "low_water": config.low_water,
-            "mark": room.mark,
-            "reserved": room.reserved,
-            "peak": room.peak,
-            "processed_keys": len(self.queue.processed),
-            "oldest_age": round(self.queue.oldest_age(), 1),
+            "pending": self.callback.line.pending + len(self.callback.calling),
+            "retrying": self.callback.line.delayed,
+            "bytes": backlog.bytes,
+            "fill": round(self.controller.backlog_fill(backlog.count, backlog.bytes), 4),
         }

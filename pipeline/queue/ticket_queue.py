@@ -7,6 +7,7 @@ with the key joins the first: it costs no query and gets a callback of its own.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from pipeline.clock import Clock
 from pipeline.config import QueueConfig
@@ -116,6 +117,17 @@ class TicketQueue:
         self._leaders[heir.key] = heir
         self.line.put_first(heir)
         return heir
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "pending": self.line.pending,
+            "delayed": self.line.delayed,
+            "keys": self.keys_in_flight,
+            "high_water": self.config.high_water,
+            "low_water": self.config.low_water,
+            "processed_keys": len(self.processed),
+            "oldest_age": round(self.oldest_age(), 1),
+        }
 
     def oldest_age(self) -> float:
         now = self._clock.now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -29,7 +29,9 @@ AUTH_TIMEOUT = 5.0
 AUTH_FAILED = 4401
 PERIOD = 1.0
 STEPS_PER_PERIOD = 50
-STEPS_IN_HELLO = 150
+#: Of every stage of every lane, and of all: a quiet lane's are not pushed out by those of busy ones.
+STEPS_OF_A_STAGE = 40
+STEPS_IN_HELLO = 1200
 EVENTS_IN_HELLO = 100
 #: How long a client that floods waits for each refusal: its socket fills up, not our loop.
 FLOOD_PAUSE = 0.05
@@ -225,13 +227,12 @@ class Feed:
     def _hello(self) -> dict[str, Any]:
         daemon = self._daemon
         steps = chain.from_iterable(lane.recent_steps() for lane in daemon.lanes.values())
-        latest = sorted(steps, key=lambda step: step.at)[-STEPS_IN_HELLO:]
         status = whole_status(daemon)
         return {
             **status,  # as in `stats`: whoever reads those can read this
             "status": status,
             "events": [event.as_dict() for event in daemon.bus.recent(EVENTS_IN_HELLO)],
-            "steps": [step.as_dict() for step in latest],
+            "steps": [step.as_dict() for step in _latest(steps)],
             "history": self._history.as_dict(),
         }
 
@@ -289,6 +290,16 @@ class Feed:
             client.drop(WSCloseCode.GOING_AWAY)
         for socket in tuple(self._strangers):
             await _close(socket, WSCloseCode.GOING_AWAY)
+
+
+def _latest(steps: Iterable[Step]) -> list[Step]:
+    """Of every stage of every lane the same number, oldest first."""
+    stages: dict[tuple[str, str], list[Step]] = {}
+    for step in sorted(steps, key=lambda step: step.at):
+        stages.setdefault((step.lane, step.stage), []).append(step)
+    share = min(STEPS_OF_A_STAGE, max(1, STEPS_IN_HELLO // max(1, len(stages))))
+    chosen = [step for kept in stages.values() for step in kept[-share:]]
+    return sorted(chosen, key=lambda step: step.at)[-STEPS_IN_HELLO:]
 
 
 async def _close(socket: web.WebSocketResponse, code: int) -> None:

@@ -109,10 +109,14 @@ SCHEMAS: dict[str, Schema] = {
         keys=COUNT,
         high_water=COUNT,
         low_water=COUNT,
+        mark=COUNT,
         processed_keys=COUNT,
         oldest_age=MAYBE,
     ),
-    "Callbacks": record(pending=COUNT, retrying=COUNT, bytes=COUNT),
+    #: `fill` = of what may wait as things are; over 1 it holds the queries.
+    "Callbacks": record(pending=COUNT, retrying=COUNT, bytes=COUNT, fill=NUMBER),
+    #: What stands though it holds nothing; its kind is that of the event that told of it.
+    "Trouble": record(kind=TEXT, stage=TEXT, detail=TEXT),
     "Counters": record(**dict.fromkeys(COUNTERS, COUNT)) | {"additionalProperties": NUMBER},
     "DropRate": record(rate=NUMBER, dropped=COUNT, delivered=COUNT, level=choice(LEVELS)),
     "Conservation": record(pulled=COUNT, accounted=COUNT, balanced=BOOL),
@@ -122,6 +126,7 @@ SCHEMAS: dict[str, Schema] = {
         state=choice(STATES),
         holds=ref("Holds"),
         stages=_per_stage(ref("Stage")),
+        troubles=listing(ref("Trouble")),
         queue=ref("Queue"),
         callbacks=ref("Callbacks"),
         counters=ref("Counters"),

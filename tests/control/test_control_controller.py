@@ -762,6 +762,17 @@ def test_the_end_of_a_skew_is_said_too():
     assert levels == [EventLevel.ERROR, EventLevel.INFO]
 
 
+def test_a_skew_stands_in_the_status_as_long_as_it_lasts():
+    desk = Desk()
+    sample(desk, 28_805.0)
+    desk.tick()
+    likely = "time zone off by +8 h: check pull.timezone"
+    assert desk.controller.troubles() == [{"kind": "clock_skew", "stage": "pull", "detail": likely}]
+    sample(desk, 5.0)
+    desk.tick()
+    assert desk.controller.troubles() == []
+
+
 def test_an_adopted_step_is_the_end_of_what_was_said_about_it():
     desk = Desk()
     desk.clock.wall_step = -3600.0
@@ -895,6 +906,18 @@ def test_a_trouble_is_said_once_until_a_call_goes_through_and_at_most_once_a_min
     assert [(e.stage, e.level, e.detail) for e in desk.of(kind)] == [
         ("query", EventLevel.ERROR, {"error": "why"})
     ] * 2
+
+
+def test_a_trouble_stands_in_the_status_until_a_call_goes_through_whether_it_is_said_again_or_not():
+    desk = Desk()
+    stage = desk.controller.stages["callback"]
+    for _ in range(2):
+        desk.controller.trouble("callback", "tls", "expired")
+        stage.end(stage.begin(desk.clock.time), desk.clock.time, ok=False)
+        assert desk.controller.troubles() == [{"kind": "tls", "stage": "callback", "detail": "expired"}]
+        stage.end(stage.begin(desk.clock.time), desk.clock.time, ok=True)
+        assert desk.controller.troubles() == []
+    assert len(desk.of(Kind.TLS)) == 1
 
 
 def test_a_trouble_of_one_stage_is_not_that_of_another():

@@ -120,6 +120,7 @@ async def test_sighup_changes_what_can_change_names_what_cannot_and_a_bad_file_c
             written(tmp_path, tree(high_water=300, bucket_keys=5))
             daemon.send(signal.SIGHUP)
             good = (await config_events(url, 1))[0]
+            assert good["level"] == "warning", "somebody must restart it"
             assert good["detail"] == {
                 "changed": [f"lanes.{LANE}.queue.high_water"],
                 "needs_restart": [f"lanes.{LANE}.queue.bucket_keys"],

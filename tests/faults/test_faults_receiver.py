@@ -58,6 +58,6 @@ async def test_17_a_receiver_that_is_down_costs_bounded_memory_counted_drops_and
         await eventually(lambda: play.live.status()["state"] in ("running", "degraded"))
         held = [event.detail["reason"] for event in play.watch.of_kind(Kind.HOLD)]
         assert "drop_rate" not in held
-        assert play.live.status(LANE)["callbacks"] == {"pending": 0, "retrying": 0, "bytes": 0}
+        assert play.live.status(LANE)["callbacks"] == {"pending": 0, "retrying": 0, "bytes": 0, "fill": 0}
         by_hand = [e for e in play.watch.of_kind(Kind.RELEASE) if e.detail["by"].startswith(("api", "panel"))]
         assert by_hand == []

@@ -48,6 +48,23 @@ async () => {
 """
 
 
+#: How many dots of a screen a line of a single point covers.
+POINT = """
+async () => {
+  const { draw } = await import("/static/view/plot.js");
+  const canvas = document.body.appendChild(document.createElement("canvas"));
+  const pen = canvas.getContext("2d", { willReadFrequently: true });
+  const data = { t: [50, 51, 52], drop: [null, 5, null] };
+  const dots = (lines) => {
+    draw(canvas, { data, lines, from: 0, to: 100, floor: 10, levels: [], marks: [], cursor: null });
+    const { data: all } = pen.getImageData(0, 0, canvas.width, canvas.height);
+    return all.filter((value, at) => at % 4 === 3 && value > 100).length;
+  };
+  return dots([{ column: "drop", ink: "bad" }]) - dots([]);
+}
+"""
+
+
 async def worked(live: Live, panel: Panel) -> None:
     await eventually(lambda: live.counter("delivered") > 40)
     await panel.frames_more(10)
@@ -67,6 +84,11 @@ async def test_every_chart_has_its_lines_and_they_follow_the_theme(browser: Brow
         await shows(panel, "warn", [False, True, True, True])
         await panel.page.emulate_media(color_scheme="dark")
         await shows(panel, "ok", [True, False, True, False])
+
+
+async def test_a_single_point_can_be_seen(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "point") as panel:
+        assert await panel.page.evaluate(POINT) >= 9
 
 
 async def test_a_page_just_opened_knows_how_many_queries_there_are_now(browser: Browser) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
 
+from pipeline.events import Kind, Level
 from tests.e2e.harness import LANE, Live, eventually
 from tests.panel.panel_harness import Panel, daemon, opened, sim_lane, world_of
 
@@ -45,6 +48,10 @@ async def test_a_pause_may_have_a_reason_and_a_time_and_all_of_it_by_keyboard(br
         await keyboard.press("Enter")
         await expect(panel.hold("manual")).to_contain_text("provider maintenance")
         await expect(panel.hold("manual")).to_contain_text("9 min")
+        ends = re.compile(r"ends: at .*\d\d:\d\d:\d\d, or operator")
+        await expect(panel.hold("manual")).to_contain_text(ends)
+        await expect(panel.find("[data-stage=pull] .mode")).to_have_text("held")
+        await expect(panel.find("[data-stage=query] .mode")).to_have_text("normal")
         (hold,) = live.status()["holds"]["pull"]
         assert (hold["detail"], hold["releases"]) == ("provider maintenance", "operator, or after 600 s")
 
@@ -124,10 +131,39 @@ async def test_several_lanes_have_a_switch_and_a_row_each_and_commands_go_to_the
         await panel.shows_state("running")
         await panel.button("More actions").click()
         await panel.button("Pause with reason or time…").click()
+        title = panel.find("dialog").get_by_role("heading")
+        await expect(title).to_have_text("Pause pulling · first")
         await panel.page.get_by_label("All lanes").check()
+        await expect(title).to_have_text("Pause pulling · All lanes")
         await panel.find("dialog").get_by_role("button", name="Pause", exact=True).click()
         await panel.shows_state("paused")
         assert live.holds("pull", "first") == {"manual"}
+
+
+async def test_a_resume_shows_what_somebody_wrote_and_what_it_clears_in_every_lane(browser: Browser) -> None:
+    lanes = {"first": sim_lane(), "second": sim_lane()}
+    async with daemon(lanes) as live, opened(browser, live, "resume-all") as panel:
+        world_of(live, "second").change({"credits": 0})
+        await expect(panel.find(".lanes")).to_contain_text("out of credit")
+        await live.post("/api/pause?lane=first", reason="lunch")
+        await live.post("/api/pause?lane=second", reason="audit")
+        await panel.find(".lane-switch").get_by_role("button", name="first").click()
+        await panel.button("Resume").click()
+        dialog = panel.find("dialog")
+        await expect(dialog.locator("li")).to_have_text(["manual pause · lunch"])
+        await dialog.get_by_label("All lanes").check()
+        await expect(dialog.get_by_role("heading")).to_have_text("Resume · All lanes")
+        await expect(dialog.locator("li")).to_have_text(
+            [
+                "first: manual pause · lunch",
+                re.compile("second: out of credit · "),
+                "second: manual pause · audit",
+            ]
+        )
+        world_of(live, "second").change({"credits": 1000})
+        await dialog.get_by_role("button", name="Resume", exact=True).click()
+        await expect(panel.hold("manual")).to_have_count(0)
+        assert live.holds("pull", "second") == live.holds("pull", "first") == set()
 
 
 async def test_a_lane_in_trouble_is_seen_from_every_other(browser: Browser) -> None:
@@ -156,12 +192,93 @@ async def test_tickets_stand_still_under_the_pointer_and_a_trace_can_be_looked_u
         trace = await step.get_attribute("title")
         await step.click()
         await expect(panel.find(".trace")).to_contain_text(f"Trace {trace}")
+        await expect(panel.find(".trace")).to_be_focused()
+        await expect(panel.find(".trace")).to_be_in_viewport()
         await panel.page.mouse.move(0, 0)
         await panel.button("Close").click()
         await panel.page.get_by_label("Trace id").fill("no-such-trace")
         await panel.page.keyboard.press("Enter")
         await expect(panel.find(".trace")).to_contain_text("Nothing is kept about this trace")
         await expect(column).not_to_have_text(before)
+
+
+async def test_tickets_are_reached_by_keyboard_and_an_item_is_found_by_its_key(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with (
+        daemon(daemon={"data_dir": str(tmp_path)}) as live,
+        opened(browser, live, "tickets-keys") as panel,
+    ):
+        rows = panel.find("[data-column=callback] button")
+        await expect(rows.nth(2)).to_be_visible()
+        await rows.first.focus()
+        await panel.page.keyboard.press("Tab")
+        await panel.page.keyboard.press("Shift+Tab")
+        await expect(panel.find(".tickets .card-head")).to_contain_text("frozen")
+        await panel.page.keyboard.press("ArrowDown")
+        second = panel.find("[data-column=callback] button:focus")
+        trace, key = await second.get_attribute("title"), await second.locator(".name").inner_text()
+        assert await panel.find("[data-column=callback] button[tabindex='0']").count() == 1
+        await panel.page.keyboard.press("Enter")
+        await expect(panel.find(".trace")).to_contain_text(f"Trace {trace}")
+        await expect(panel.find(".trace li").first).to_contain_text(key)
+        await expect(panel.find(".trace").get_by_text(key)).to_have_count(1)
+        await panel.button("Close").click()
+        await expect(second).to_be_focused()
+        for wanted in (key.rpartition(":")[0], key):
+            async with panel.page.expect_response("**/api/traces?**"):
+                await panel.page.get_by_label("Trace id").fill(wanted)
+                await panel.page.keyboard.press("Enter")
+            await expect(panel.find(".trace")).to_contain_text(f"Trace {wanted}")
+            await expect(panel.find(".trace li").first).to_contain_text(key)
+
+
+async def test_a_touch_freezes_the_tickets_for_a_while_and_opens_the_trace(browser: Browser) -> None:
+    phone = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
+    async with daemon() as live, opened(browser, live, "tickets-touch", **phone) as panel:
+        row, head = panel.find("[data-column=pull] button").first, panel.find(".tickets .card-head")
+        box = await row.bounding_box()
+        assert box is not None
+        assert box["height"] >= 24
+        await row.tap()
+        await expect(head).to_contain_text("frozen")
+        await expect(panel.find(".trace")).to_be_focused()
+        await expect(panel.find(".trace")).to_be_in_viewport()
+        await expect(head).not_to_contain_text("frozen")
+
+
+async def test_events_say_what_changed_what_waits_and_what_a_restart_found(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "events-told") as panel:
+        counts = {"recovered": 7, "undelivered": 3, "maybe_paid": 2, "dropped": 1}
+        for kind, level, detail in (
+            (Kind.CONFIG, Level.WARNING, {"changed": ["a.b", "c.d"], "needs_restart": ["e.f"]}),
+            (Kind.CONFIG, Level.ERROR, {"error": "e.f: no"}),
+            (Kind.STARTED, Level.WARNING, {"unclean": True} | counts),
+            (Kind.CLOCK_SKEW, Level.INFO, {"offset": 0, "likely": "over"}),
+        ):
+            live.daemon._say(kind, level, detail)
+        events = panel.find(".events")
+        for said in (
+            "configuration in force: a.b, c.d · needs a restart: e.f",
+            "configuration refused, nothing changed: e.f: no",
+            "started after an unclean exit: 7 taken up, 3 with answers, 2 perhaps paid twice, 1 too late",
+            "ticket times are right again",
+        ):
+            await expect(events).to_contain_text(said)
+        await panel.button("中文").click()
+        await expect(events).to_contain_text("配置已生效：a.b、c.d · 重启后才生效：e.f")
+
+
+async def test_the_tank_and_the_backlog_are_drawn_against_the_bounds_in_force(browser: Browser) -> None:
+    lane = sim_lane(sim={"rate": 2}, callback={"backlog_count": 2000})  # so slow that few may wait
+    async with daemon({LANE: lane}) as live, opened(browser, live, "bounds") as panel:
+        await expect(panel.find(".tank .room")).to_be_visible()
+        await expect(panel.find("[data-stage=queue]")).to_contain_text(re.compile(r"room for \d+"))
+        world_of(live).change({"rate": 100, "callback": {"error": 1.0}})
+        backlog = panel.find("[data-stage=callback] [role=meter]").last
+        await expect(backlog).to_have_attribute("aria-valuenow", re.compile(r"^0\.\d"))
+        await expect(panel.find("[data-stage=callback]")).to_contain_text(re.compile(r"\d % full"))
+        world_of(live).change({"rate": 0, "callback": {"error": 0.0}})
 
 
 async def test_events_are_filtered_and_can_be_taken_away(browser: Browser) -> None:
@@ -210,7 +327,11 @@ async def test_a_drop_rate_is_not_called_good_before_there_are_enough_to_judge(b
 
 
 async def test_the_money_is_the_daemons_and_what_was_paid_in_vain_is_named(browser: Browser) -> None:
-    lane = sim_lane(retry={"delay": 0.05}, callback={"max_age": 1.4, "retry_interval": 0.05})
+    lane = sim_lane(
+        retry={"delay": 0.05},
+        callback={"max_age": 1.4, "retry_interval": 0.05},
+        drop_rate={"min_total": 100_000},  # a hard stop would keep what waits from ending
+    )
     async with daemon({LANE: lane}) as live, opened(browser, live, "money") as panel:
         world = world_of(live)
         world.change({"credits": 100_000})
@@ -228,6 +349,16 @@ async def test_the_money_is_the_daemons_and_what_was_paid_in_vain_is_named(brows
         await shows_row(panel, "On lost tickets", f"{lost:,}")
         today = live.status()["upstream"]["today"]
         await shows_row(panel, "Upstream’s count today", f"{today:,}")
+
+
+async def test_an_empty_account_is_red_and_lasts_for_no_time_that_is_told(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "money-gone") as panel:
+        world_of(live).change({"credits": 0})
+        await expect(panel.hold("credit")).to_be_visible()
+        await live.daemon.lanes[LANE].side_calls_once()
+        red, lasts = panel.find(".money .heads .bad"), panel.find(".money .speed").last
+        await expect(red).to_have_text("0Credits left")
+        await expect(lasts).to_have_text("–")
 
 
 async def shows_row(panel: Panel, name: str, value: str) -> None:

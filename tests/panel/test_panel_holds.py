@@ -20,12 +20,33 @@ TROUBLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "backpressure": ({"rate": 200, "query": {"latency": 2.0}}, {"rate": 10, "query": {"latency": 0.01}}),
     "callback_backlog": ({"callback": {"latency": 1.5}}, {"callback": {"latency": 0.01}}),
 }
+#: Two stages' breakers opened at different times; a hold of one moment stands on all three.
+HOLDS = """
+async () => {
+  const { holdsOf } = await import("/static/core/holds.js");
+  const credit = { reason: "credit", since: 50, by: "query", detail: "empty", releases: "probe" };
+  const breaker = (since, detail) =>
+    ({ reason: "breaker", since, by: "breaker", detail, releases: "by itself" });
+  const lane = { holds: { pull: [credit, breaker(90, "3 of 5 trials bad")], query: [credit],
+    callback: [breaker(70, "20 faults in a row"), credit] } };
+  return holdsOf(lane).map(({ reason, since, detail, stages }) => [reason, since, detail, stages.join(" ")]);
+}
+"""
 CHINESE = re.compile("[\u4e00-\u9fff]")
 SMALL = {
     "queue": {"high_water": 60, "low_water": 20},
     "query": {"workers": 2, "batch": 5},
     "callback": {"backlog_count": 30, "workers": 2, "batch": 5},
 }
+
+
+async def test_holds_of_one_moment_are_one_and_two_breakers_keep_their_own_why(browser: Browser) -> None:
+    async with daemon() as live, opened(browser, live, "hold-merged") as panel:
+        assert await panel.page.evaluate(HOLDS) == [
+            ["credit", 50, "empty", "pull query callback"],
+            ["breaker", 70, "20 faults in a row", "callback"],
+            ["breaker", 90, "3 of 5 trials bad", "pull"],
+        ]
 
 
 @pytest.mark.parametrize("reason", TROUBLES)
@@ -107,11 +128,16 @@ async def test_resuming_a_hard_stop_lists_what_it_clears_and_asks_for_a_reason(b
         dialog = panel.find("dialog")
         await expect(dialog).to_contain_text("This clears")
         await expect(dialog.locator("li").first).to_contain_text("drop rate")
+        await expect(dialog.get_by_role("heading")).to_have_text("Resume after a hard stop")
         go = dialog.get_by_role("button", name="Resume", exact=True)
         await go.click()  # refused by the form: no reason yet
         assert "drop_rate" in live.holds("pull")
         await panel.picture("hard-stop-dialog")
-        await panel.page.get_by_label("Reason").fill("receiver mended")
+        await panel.page.get_by_label("Reason (required)").fill("   ")
+        await go.click()  # blanks are no reason either
+        assert "drop_rate" in live.holds("pull")
+        await expect(dialog).to_be_visible()
+        await panel.page.get_by_label("Reason (required)").fill("receiver mended")
         await go.click()
         await expect(panel.hold("drop_rate")).to_have_count(0)
         details = [event["detail"] for event in await live.events("release")]
@@ -130,6 +156,7 @@ async def test_a_black_out_is_seen_in_breakers_and_charts(browser: Browser) -> N
         await expect(query).to_contain_text("tries in")
         await expect(panel.hold("breaker")).to_contain_text("query")
         await expect(panel.hold("breaker")).to_contain_text("connection reset")
+        await expect(panel.find(".pill")).to_have_class("pill bad")
         await expect(query).to_contain_text("Last: connection reset")
         await expect(panel.find(".verdict")).to_contain_text("The breaker is open at query")
         await expect(plots).not_to_have_attribute("data-marks", "0")

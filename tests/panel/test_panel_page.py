@@ -17,7 +17,7 @@ from pipeline.ticket import Outcome
 from pipeline.web.app import STATIC
 from pipeline.web.wording import panel_texts
 from tests.e2e.harness import LANE, eventually
-from tests.panel.hostile_ends import PAYLOADS
+from tests.panel.hostile_ends import PAYLOADS, TURNED_SHOWN
 from tests.panel.panel_harness import Panel, daemon, opened, sim_lane, url_of, world_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -88,6 +88,7 @@ async def test_a_phone_shows_everything_without_scrolling_sideways(browser: Brow
         assert button is not None
         assert button["height"] >= 38
         await panel.find(".big.resume").tap()
+        await panel.find("dialog .big.resume").tap()  # which shows the reason that somebody wrote
         await expect(panel.hold("manual")).to_have_count(0)
 
 
@@ -99,6 +100,13 @@ async def test_what_was_not_today_has_its_day(browser: Browser) -> None:
     }"""
     async with daemon() as live, opened(browser, live, "day") as panel:
         assert await panel.page.evaluate(told) == ["23:59:58", "01-31 23:59:58"]
+
+
+async def test_the_clock_says_whose_time_zone_it_is_in(browser: Browser) -> None:
+    async with daemon() as live:
+        for place, told in (("Asia/Kolkata", "UTC+5:30"), ("America/Caracas", "UTC−4")):
+            async with opened(browser, live, "zone", timezone_id=place) as panel:
+                await expect(panel.find(".light time")).to_contain_text(told)
 
 
 @pytest.mark.parametrize("size", [PHONE, {"width": 1280, "height": 720}])
@@ -114,8 +122,8 @@ async def test_huge_numbers_stay_in_their_boxes(browser: Browser, size: dict[str
 async def test_strangers_words_are_shown_and_never_run(browser: Browser) -> None:
     lane = sim_lane(source="tests.panel.hostile_ends:HostileSource")
     async with daemon({LANE: lane}) as live, opened(browser, live, "hostile") as panel:
-        for payload in PAYLOADS:
-            await expect(panel.find("[data-column=pull]")).to_contain_text(payload)
+        for shown in (*PAYLOADS, TURNED_SHOWN):
+            await expect(panel.find("[data-column=pull]")).to_contain_text(shown)
         await live.post("/api/pause", reason=PAYLOADS[0])
         await expect(panel.hold("manual")).to_contain_text(PAYLOADS[0])
         await expect(panel.find(".events")).to_contain_text(PAYLOADS[0])
@@ -177,20 +185,21 @@ async def test_nothing_is_fetched_from_anywhere_else(browser: Browser) -> None:
 
 
 async def test_every_text_that_the_page_names_exists() -> None:
-    texts = json.loads(panel_texts("zh"))
+    groups = json.loads(panel_texts("zh"))
+    texts = {f"{group}.{word}" for group, words in groups.items() for word in words}
     sources = "".join(
         path.read_text(encoding="utf-8") for path in STATIC.glob("*/*.js") if "vendor" not in path.parts
     )
     named = set(re.findall(r"""(?<![#\w])say\("([a-z0-9_.]+)\"""", sources))
     assert len(named) > 80
-    assert named - set(texts) == set()
+    assert named - texts == set()
     families = set(re.findall(r"""(?:say|nameOf)\(`([a-z_.]+)\.\$""", sources))
     assert [family for family in families if not any(key.startswith(f"{family}.") for key in texts)] == []
     for reason in Reason:
         wanted = {f"panel.releases.{reason}", f"panel.verdict.{reason}", f"runbook.{reason}.means"}
-        assert wanted <= set(texts)
-    assert {f"event.{kind}" for kind in Kind} <= set(texts)
-    assert {f"outcome.{outcome}" for outcome in Outcome} <= set(texts)
+        assert wanted <= texts
+    assert {f"event.{kind}" for kind in Kind} <= texts
+    assert {f"outcome.{outcome}" for outcome in Outcome} <= texts
 
 
 async def test_vendored_files_are_what_was_recorded() -> None:

@@ -13,7 +13,7 @@ from pipeline.errors import CommandError
 from pipeline.web import feed as feed_module
 from pipeline.web.access import AccessRules
 from pipeline.web.app import WebServer
-from pipeline.web.feed import STEPS_PER_PERIOD, Feed
+from pipeline.web.feed import STEPS_OF_A_STAGE, STEPS_PER_PERIOD, Feed
 from pipeline.web.history import FIELDS
 
 TOKEN = "canary-token"
@@ -33,6 +33,26 @@ async def test_hello_brings_status_events_steps_and_history(http, daemon):
     assert data["events"][0]["detail"] == {"reason": "manual"}
     assert [step["trace_id"] for step in data["steps"]] == ["t-0", "t-1"]
     assert data["history"]["fields"] == list(FIELDS)
+
+
+async def test_hello_shows_a_quiet_lanes_steps_beside_those_of_busy_ones(http, daemon):
+    daemon.lanes["shopee"].step("callback", "quiet", at=0.0)
+    for number in range(400):
+        daemon.lanes["lazada"].step("query", f"busy-{number}", at=number)
+    async with http.ws_connect("/ws") as socket:
+        steps = (await receive(socket, "hello"))["data"]["steps"]
+    assert [step["trace_id"] for step in steps][:2] == ["quiet", "busy-360"]
+    assert len(steps) == 1 + STEPS_OF_A_STAGE
+
+
+async def test_hello_has_a_bound_however_many_lanes_there_are(http, daemon, monkeypatch):
+    monkeypatch.setattr(feed_module, "STEPS_IN_HELLO", 10)
+    for lane in daemon.lanes.values():
+        for number in range(20):
+            lane.step("pull", f"{lane.name}-{number}", at=number)
+    async with http.ws_connect("/ws") as socket:
+        steps = (await receive(socket, "hello"))["data"]["steps"]
+    assert sorted(step["lane"] for step in steps) == ["lazada"] * 5 + ["shopee"] * 5
 
 
 async def test_stats_come_every_second_with_the_whole_status(http):

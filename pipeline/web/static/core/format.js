@@ -36,5 +36,16 @@ export function day(at) {
   return [date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
 }
 
+/** How far the reader's clock, by which the page tells all times, is from the world's. */
+export function zone(at) {
+  const east = -new Date(at * 1000).getTimezoneOffset();
+  const [hours, minutes] = [Math.floor(Math.abs(east) / 60), Math.abs(east) % 60];
+  return `UTC${east < 0 ? "−" : "+"}${hours}${minutes ? `:${minutes}` : ""}`;
+}
+
+const UNSEEN = /[\u202a-\u202e\u2066-\u2069]/g;
+/** A stranger's word without the marks that turn the text around them: they are shown, not obeyed. */
+export const visible = (text) => text.replace(UNSEEN, (mark) => `\\u${mark.charCodeAt(0).toString(16)}`);
+
 /** The time, and the day before it where that is not today. */
 export const moment = (at, now) => (day(at) === day(now) ? time(at) : `${day(at)} ${time(at)}`);

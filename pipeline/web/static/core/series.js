@@ -6,10 +6,14 @@ export const RANGES = { "5m": [1, 300, 5], "1h": [20, 180, 130], "24h": [300, 28
 /** Rates are taken over so many seconds: one second of a busy lane jumps too much to be read. */
 const RATE_OVER = 5;
 const COUNTED = ["pulled", "queried", "delivered", "dropped"];
+/** What becomes of tickets is judged over a minute. */
+const MINUTE = 60;
+const JUDGED = [...COUNTED, "rejected", "pull_expired", "malformed"];
 
 /** @typedef {{t: number, pulled: number, queried: number, delivered: number, dropped: number,
- *  queue: number, callbacks: number, drop: number} & Record<"p50"|"p95"|"p99", number|null|undefined>} Sample */
+ *  rejected: number, pull_expired: number, malformed: number, queue: number, callbacks: number, drop: number} & Record<"p50"|"p95"|"p99", number|null|undefined>} Sample */
 
+const counted = (from) => Object.fromEntries(JUDGED.map((name) => [name, from[name] ?? 0]));
 const total = (counts) => Object.values(counts ?? {}).reduce((sum, count) => sum + count, 0);
 
 /** @returns {Sample} */
@@ -17,10 +21,7 @@ export function sampleOf(now, lane) {
   const { counters, stages, queue } = lane;
   return {
     t: now,
-    pulled: counters.pulled,
-    queried: counters.queried,
-    delivered: counters.delivered,
-    dropped: total(lane.dropped),
+    ...counted({ ...counters, dropped: total(lane.dropped) }),
     queue: queue.pending + queue.delayed,
     callbacks: lane.callbacks.pending + lane.callbacks.retrying,
     drop: lane.drop_rate.rate * 100,
@@ -34,10 +35,7 @@ export function samplesOf({ fields, points }, lane) {
     const row = Object.fromEntries(fields.map((name, at) => [name, point.lanes[lane][at]]));
     return {
       t: point.now,
-      pulled: row.pulled,
-      queried: row.queried,
-      delivered: row.delivered,
-      dropped: row.dropped,
+      ...counted(row),
       queue: row.queued,
       callbacks: row.callbacks_pending + row.callbacks_retrying,
       drop: row.drop_rate * 100,
@@ -89,8 +87,30 @@ class Rates {
   }
 }
 
+/** What was counted in the last minute: one sample a second, and the first from just before it. */
+class Minute {
+  constructor() {
+    /** @type {Sample[]} */
+    this.samples = [];
+  }
+
+  /** @param {Sample} sample */
+  add(sample) {
+    const last = this.samples.at(-1);
+    if (last && (sample.pulled < last.pulled || sample.t - last.t > MINUTE)) this.samples = [];
+    if (!this.samples.length || sample.t - last.t >= 1) this.samples.push(sample);
+    while (this.samples.length > 1 && this.samples[1].t <= sample.t - MINUTE) this.samples.shift();
+    const [first] = this.samples;
+    const counts = Object.fromEntries(JUDGED.map((name) => [name, sample[name] - first[name]]));
+    return { seconds: sample.t - first.t, ...counts };
+  }
+}
+
 export class Series {
   constructor() {
+    this.minutes = new Minute();
+    /** @type {Record<string, number>} what was counted in the last `seconds`, at most a minute */
+    this.minute = {};
     this.rings = Object.fromEntries(Object.entries(RANGES).map(([name, shape]) => [name, new Ring(...shape)]));
     this.rates = new Rates();
     this.now = { t: 0 };
@@ -100,6 +120,7 @@ export class Series {
   add(sample) {
     if (sample.t < this.now.t) Object.assign(this, new Series()); // the server's clock was set back
     this.now = this.rates.row(sample);
+    this.minute = this.minutes.add(sample);
     for (const ring of Object.values(this.rings)) ring.add(this.now);
   }
 }

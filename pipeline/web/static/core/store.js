@@ -1,7 +1,8 @@
 // All that the page knows. Messages change it; views only read it. Every list has a limit.
 import { Series, sampleOf, samplesOf } from "./series.js";
 import { nameOf, say } from "./texts.js";
-import { SEVERITY } from "./holds.js";
+import { SEVERITY, TONES } from "./holds.js";
+import { toneOfLane } from "./verdict.js";
 import { ask } from "./session.js";
 
 /** As many as the daemon itself remembers. */
@@ -9,10 +10,6 @@ const EVENTS_MAX = 1000;
 const STEPS_MAX = 40;
 const STALE_AFTER = 3_000;
 const NOTICE_FOR = 6_000;
-
-/** The name of the lane that needs somebody most; the first of equals. */
-const worstOf = (lanes) =>
-  Object.keys(lanes).sort((a, b) => SEVERITY.indexOf(lanes[a].state) - SEVERITY.indexOf(lanes[b].state))[0] ?? "";
 
 export class Store {
   constructor() {
@@ -91,9 +88,21 @@ export class Store {
   title() {
     if (!this.status) return "Tidegate";
     if (this.stale || this.connection.state !== "live") return `✕ ${say("panel.no_data")} · Tidegate`;
-    const worst = this.status.lanes[worstOf(this.status.lanes)]?.state;
-    const mark = { running: "●", degraded: "◐" }[worst] ?? "■";
-    return worst ? `${mark} ${nameOf("state", worst)} · Tidegate` : "Tidegate";
+    const worst = this.#worst();
+    if (!worst) return "Tidegate";
+    const mark = { ok: "●", bad: "■" }[this.toneOf(worst)] ?? "◐";
+    return `${mark} ${nameOf("state", this.status.lanes[worst].state)} · Tidegate`;
+  }
+
+  toneOf(lane) {
+    return toneOfLane(this.status.lanes[lane], this.series[lane].minute);
+  }
+
+  /** The name of the lane that needs somebody most; the first of equals. */
+  #worst() {
+    const { lanes } = this.status;
+    const rank = (name) => TONES.indexOf(this.toneOf(name)) * SEVERITY.length + SEVERITY.indexOf(lanes[name].state);
+    return Object.keys(lanes).sort((a, b) => rank(a) - rank(b))[0] ?? "";
   }
 
   #hello({ status, events, steps, history }) {
@@ -107,8 +116,8 @@ export class Store {
     }
     this.steps = {};
     this.#steps(steps);
-    this.chosen ||= worstOf(status.lanes);
     this.#stats(status);
+    this.chosen ||= this.#worst();
   }
 
   #stats(status) {

@@ -11,7 +11,8 @@ const escaped = (text) => text.replace(/[.*+?^$()[\]\\|]/g, "\\$&");
 export async function loadTexts(lang) {
   const answer = await fetch(`/static/texts/${lang}.json`);
   if (!answer.ok) throw new Error(`texts: ${answer.status}`);
-  templates = await answer.json();
+  const groups = Object.entries(await answer.json());
+  templates = Object.fromEntries(groups.flatMap(([group, words]) => Object.entries(words).map(([word, text]) => [`${group}.${word}`, text])));
   sentences = Object.entries(templates).filter(([key]) => key.startsWith("pattern.")).map(([key, text]) => ({
     pattern: new RegExp(`^${escaped(text).replace(/\{(\w+)\}/g, "(?<$1>.+)")}$`),
     key: key.replace("pattern", "detail"),
@@ -36,6 +37,9 @@ export function say(key, values = {}) {
 export function nameOf(group, word) {
   return templates[`${group}.${word}`] ?? String(word);
 }
+
+/** @param {string[]} items */
+export const listed = (items) => items.join(say("panel.comma"));
 
 /** @param {number} seconds */
 export function duration(seconds) {

@@ -36,7 +36,7 @@ function Sections({ store, lane }) {
     <div class="gauges">
       <${Breakers} lane=${lane} />
       <${DropRate} lane=${lane} />
-      <${Money} lane=${lane} />
+      <${Money} lane=${lane} uptime=${store.status.uptime} />
     </div>
     <${Charts} ...${{ store, series, lane }} />
     <${Tickets} store=${store} steps=${store.steps[store.lane] ?? {}} />

@@ -1,5 +1,5 @@
 // The big button and what hides behind it.
-import { RESUMABLE } from "../core/holds.js";
+import { resumable } from "../core/holds.js";
 import { html, useLayoutEffect, useRef, useState } from "../core/html.js";
 import { say } from "../core/texts.js";
 import { PauseDialog, ResumeDialog, StopDialog } from "./dialogs.js";
@@ -8,16 +8,21 @@ const COMMANDS = { pause: "stopPulling", resume: "startPulling", start: "startSc
 const DIALOGS = { pause: PauseDialog, resume: ResumeDialog, stop: StopDialog };
 
 /** What the one big button does now. */
-function nextVerb(holds) {
-  const reasons = holds.map((hold) => hold.reason);
-  if (reasons.includes("stopped")) return "start";
-  return reasons.some((reason) => RESUMABLE.includes(reason)) ? "resume" : "pause";
+function nextVerb(lane, holds) {
+  if (holds.some((hold) => hold.reason === "stopped")) return "start";
+  return resumable(lane).length ? "resume" : "pause";
+}
+
+/** What one click would lift without a word: a hard stop, several holds, or one whose reason somebody wrote down. */
+function isWorthAsking(lane) {
+  const holds = resumable(lane);
+  return holds.length > 1 || holds.some((hold) => hold.reason === "drop_rate" || (hold.reason === "manual" && hold.detail));
 }
 
 export function Controls({ store, connection, lane, holds }) {
   const [dialog, open] = useState("");
   const [busy, setBusy] = useState(false);
-  const verb = nextVerb(holds);
+  const verb = nextVerb(lane, holds);
   const name = store.lane;
 
   async function run(what, fields = {}, all = false) {
@@ -29,12 +34,11 @@ export function Controls({ store, connection, lane, holds }) {
     else store.notify(outcome.error?.message ?? say("panel.no_answer"), true);
   }
 
-  const next = () => (verb === "resume" && lane.state === "hard_stopped" ? open("resume") : run(verb));
+  const next = () => (verb === "resume" && isWorthAsking(lane) ? open("resume") : run(verb));
   // The second half of a double click would undo what the first did.
   const press = (event) => event.detail > 1 || next();
   // Not while it is busy: a button that is switched off loses the keyboard.
   const off = store.connection.state !== "live" || lane.state === "draining";
-  const several = Object.keys(store.status.lanes).length > 1;
   const more = useRef(null);
   const escape = (event) => {
     if (event.key !== "Escape" || dialog !== "menu") return;
@@ -52,7 +56,7 @@ export function Controls({ store, connection, lane, holds }) {
     <button type="button" class="quiet" ref=${more} aria-label=${say("panel.do.more")} title=${say("panel.do.more")}
       aria-expanded=${String(dialog === "menu")} disabled=${off} onClick=${() => open(dialog === "menu" ? "" : "menu")}>⋯</button>
     ${dialog === "menu" && html`<${Menu} verb=${verb} onPick=${choose} onLeave=${() => open((now) => (now === "menu" ? "" : now))} />`}
-    ${Dialog && html`<${Dialog} ...${{ several, holds }} onClose=${() => open("")}
+    ${Dialog && html`<${Dialog} store=${store} onClose=${() => open("")}
       onDone=${(fields, all) => run(dialog, fields, all)} />`}
   </div>`;
 }

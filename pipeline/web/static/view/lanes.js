@@ -1,8 +1,8 @@
 // Where there are several lanes: one row each.
 import { count, NOT_KNOWN, percent, rate } from "../core/format.js";
-import { holdsOf, laneTone } from "../core/holds.js";
+import { holdsOf } from "../core/holds.js";
 import { html } from "../core/html.js";
-import { nameOf, say } from "../core/texts.js";
+import { listed, nameOf, say } from "../core/texts.js";
 import { Section } from "./parts.js";
 
 export function Lanes({ store }) {
@@ -14,8 +14,8 @@ export function Lanes({ store }) {
       <thead><tr>${head.map((text) => html`<th key=${text} scope="col">${text}</th>`)}</tr></thead>
       <tbody>${lanes.map(([name, lane]) => html`<tr key=${name} aria-current=${name === store.lane ? "true" : null}>
         <th scope="row"><button type="button" class="link" onClick=${() => store.choose(name)}>${name}</button>
-          <span class=${`mode ${laneTone(lane)}`}>${nameOf("state", lane.state)}</span></th>
-        <td>${holdsOf(lane).map((hold) => nameOf("reason", hold.reason)).join(", ") || NOT_KNOWN}</td>
+          <span class=${`mode ${store.toneOf(name)}`}>${nameOf("state", lane.state)}</span></th>
+        <td>${listed(holdsOf(lane).map((hold) => nameOf("reason", hold.reason))) || NOT_KNOWN}</td>
         <td>${count(lane.queue.pending + lane.queue.delayed)}</td>
         <td>${rate(store.series[name].now.delivered)}</td>
         <td>${percent(lane.drop_rate.rate)}</td>

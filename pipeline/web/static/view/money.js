@@ -7,6 +7,8 @@ import { Section } from "./parts.js";
 /** Ends that come after the provider was paid. */
 const PAID_AND_LOST = ["callback_expired", "retry_expired", "retry_exhausted", "rejected"];
 const HOURS_LOW = 4;
+/** Seconds after a start in which the rate of spending is that of a start. */
+const RATE_UNSURE = 30;
 
 /** By the price of one result; several tickets may have shared one, so never more than was paid. */
 function wasted(lane) {
@@ -19,8 +21,9 @@ function wasted(lane) {
   return (Math.min(lost, results) * spent) / results;
 }
 
-export function Money({ lane }) {
-  const { balance, spent, per_delivery: each, hours_left: hours } = lane.credits ?? {};
+export function Money({ lane, uptime }) {
+  const { balance, spent, per_delivery: each, hours_left: told } = lane.credits ?? {};
+  const hours = lane.holds.query.length || uptime < RATE_UNSURE ? null : told;
   const low = hours != null && hours < HOURS_LOW;
   const rows = [
     [say("panel.money.spent"), money(spent)],
@@ -30,7 +33,7 @@ export function Money({ lane }) {
   ];
   return html`<${Section} name="money" title=${say("panel.money")}>
     <div class="heads">
-      <p><span class="speed">${money(balance)}</span><span class="sub">${say("panel.money.balance")}</span></p>
+      <p class=${balance != null && balance <= 0 ? "bad" : ""}><span class="speed">${money(balance)}</span><span class="sub">${say("panel.money.balance")}</span></p>
       <p class=${low ? "bad" : ""}><span class="speed">${hours == null ? NOT_KNOWN : say("panel.money.hours_value", { hours: rate(hours) })}</span>
         <span class="sub">${say("panel.money.hours")}</span></p>
     </div>

@@ -10,6 +10,7 @@ const FONT = "11px system-ui, sans-serif";
 const TICK_WIDTH = 72;
 const TICK_HEIGHT = 34;
 const LONG = 7200;
+const DOT = 4;
 
 /** @typedef {{column: string, ink: string, fill?: boolean}} Line */
 /** @typedef {{data: Record<string, (number|null)[]>, lines: Line[], from: number, to: number, floor: number,
@@ -153,8 +154,15 @@ function drawLine(view, picture, { column, ink: name, fill }) {
       pen.fill();
       pen.globalAlpha = 1;
     }
-    stroke(pen, piece.length > 1 ? piece : [piece[0], piece[0]]);
+    if (piece.length > 1) stroke(pen, piece);
+    else drawDot(pen, piece[0], name);
   }
+}
+
+/** A canvas draws no line from a point to itself. */
+function drawDot(pen, [left, top], name) {
+  pen.fillStyle = ink(name);
+  pen.fillRect(left - DOT / 2, top - DOT / 2, DOT, DOT);
 }
 
 function drawCursor({ pen, x, bottom }, { cursor }) {
