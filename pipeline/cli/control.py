@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
+from pipeline.cli.event import render_event
 from pipeline.cli.options import remote_options
 from pipeline.cli.outcome import DaemonUnreachable
 from pipeline.cli.settings import Remote
-from pipeline.cli.status import render_event, render_status
+from pipeline.cli.status import render_status
 from pipeline.clock import SystemClock
 from pipeline.texts import Texts
 
@@ -100,7 +101,7 @@ class Tail:
         if self._last and fresh and self._lane is None and fresh[0]["seq"] > self._last + 1:
             self._note("cli.events.missed", count=fresh[0]["seq"] - self._last - 1)
         for event in fresh:
-            click.echo(_as_json(event) if self._as_json else render_event(event))
+            click.echo(_as_json(event) if self._as_json else render_event(event, self._daemon.texts))
         self._last = max(self._last, newest)
 
     def _note_connection(self, connected: bool) -> None:

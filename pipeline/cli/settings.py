@@ -15,7 +15,7 @@ from pipeline.cli.outcome import BadConfig
 from pipeline.config import Settings
 from pipeline.errors import ConfigError
 from pipeline.loading import load
-from pipeline.texts import Texts
+from pipeline.texts import LANGUAGES, Texts
 
 SYSTEM_CONFIG = Path("/etc/tidegate/config.toml")
 DEFAULT_URL = "http://127.0.0.1:8090"
@@ -41,6 +41,9 @@ def load_or_exit(path: Path | None) -> Settings:
 def texts_for(settings: Settings | None, environ: Mapping[str, str] = os.environ) -> Texts:
     if settings is not None:
         return Texts(settings.daemon.lang)
+    wanted = environ.get("TIDEGATE_DAEMON__LANG")
+    if wanted in LANGUAGES:
+        return Texts(wanted)
     spoken = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
     return Texts("zh" if spoken.lower().startswith("zh") else "en")
 

@@ -16,7 +16,7 @@ STAGES = ("pull", "query", "callback")
 def render_status(status: Mapping[str, Any], texts: Texts) -> str:
     uptime = texts.duration(as_float(status.get("uptime")))
     lines = [texts.say("cli.status.title", version=clean(status.get("version", NONE)), uptime=uptime)]
-    for name, lane in _part(status, "lanes").items():
+    for name, lane in part(status, "lanes").items():
         lines += ["", f"{clean(name)}  {texts.name('state', clean(lane.get('state', NONE)))}"]
         lines += _stages(lane, texts)
         lines += _holds(lane, texts, as_float(status.get("now")))
@@ -28,10 +28,10 @@ def _stages(lane: Mapping[str, Any], texts: Texts) -> list[str]:
     columns = ("stage", "mode", "slots", "busy", "rate", "faults", "p50", "p95")
     rows: list[list[object]] = [[texts.say(f"cli.status.{column}") for column in columns]]
     for name in STAGES:
-        stage = _part(lane, "stages").get(name)
+        stage = part(lane, "stages").get(name)
         if stage is None:
             continue
-        latency = _part(stage, "latency")
+        latency = part(stage, "latency")
         rows.append(
             [
                 texts.name("stage", name),
@@ -39,7 +39,7 @@ def _stages(lane: Mapping[str, Any], texts: Texts) -> list[str]:
                 _count(stage.get("slots")),
                 _count(stage.get("busy")),
                 _count(stage.get("rate_per_min")),
-                _percent(_part(stage, "window").get("fault_rate")),
+                percent(part(stage, "window").get("fault_rate")),
                 _seconds(latency.get("p50")),
                 _seconds(latency.get("p95")),
             ]
@@ -50,7 +50,7 @@ def _stages(lane: Mapping[str, Any], texts: Texts) -> list[str]:
 def _holds(lane: Mapping[str, Any], texts: Texts, now: float) -> list[str]:
     columns = ("stage", "hold", "since", "by", "releases")
     rows: list[list[object]] = [[texts.say(f"cli.status.{column}") for column in columns]]
-    for stage, holds in _part(lane, "holds").items():
+    for stage, holds in part(lane, "holds").items():
         rows += [
             [
                 texts.name("stage", stage),
@@ -73,13 +73,13 @@ def _why(hold: Mapping[str, Any], texts: Texts) -> str:
 
 def _facts(lane: Mapping[str, Any], texts: Texts) -> list[str]:
     facts = [
-        ("last_fault", _last_faults(_part(lane, "stages"), texts)),
+        ("last_fault", _last_faults(part(lane, "stages"), texts)),
         ("totals", _totals(lane, texts)),
-        ("queue", _queue(_part(lane, "queue"), texts)),
-        ("callbacks", _callbacks(_part(lane, "callbacks"), texts)),
-        ("drop_rate", _drop_rate(_part(lane, "drop_rate"), texts)),
-        ("conservation", _conservation(_part(lane, "conservation"), texts)),
-        ("credits", _credits(_part(lane, "credits"), texts)),
+        ("queue", _queue(part(lane, "queue"), texts)),
+        ("callbacks", _callbacks(part(lane, "callbacks"), texts)),
+        ("drop_rate", _drop_rate(part(lane, "drop_rate"), texts)),
+        ("conservation", _conservation(part(lane, "conservation"), texts)),
+        ("credits", _credits(part(lane, "credits"), texts)),
     ]
     named = [(texts.say(f"cli.status.{name}"), text) for name, text in facts if text]
     widest = max((width(name) for name, _ in named), default=0)
@@ -90,7 +90,7 @@ def _last_faults(stages: Mapping[str, Any], texts: Texts) -> str:
     """Why calls fail is the first thing to ask when they do."""
     said = []
     for name in STAGES:
-        fault = _part(_part(stages, name), "last_fault")
+        fault = part(part(stages, name), "last_fault")
         if fault.get("why"):
             ago = texts.duration(as_float(fault.get("ago")))
             stage = texts.name("stage", name)
@@ -100,12 +100,12 @@ def _last_faults(stages: Mapping[str, Any], texts: Texts) -> str:
 
 def _totals(lane: Mapping[str, Any], texts: Texts) -> str:
     """Since the start; the drop rate's own numbers begin afresh with each resume."""
-    counters = _part(lane, "counters")
+    counters = part(lane, "counters")
     if not counters:
         return ""
     names = ("pulled", "delivered", "rejected", "duplicates", "pull_expired")
     values = {name: _count(counters.get(name)) for name in names}
-    dropped = sum(count for count in _part(lane, "dropped").values() if isinstance(count, int))
+    dropped = sum(count for count in part(lane, "dropped").values() if isinstance(count, int))
     return texts.say("cli.status.totals_line", **values, dropped=dropped)
 
 
@@ -129,7 +129,7 @@ def _drop_rate(drop: Mapping[str, Any], texts: Texts) -> str:
         return ""
     values = {name: _count(drop.get(name)) for name in ("delivered", "dropped")}
     level = texts.name("level", drop.get("level", NONE))
-    return texts.say("cli.status.drop_rate_line", rate=_percent(drop.get("rate")), level=level, **values)
+    return texts.say("cli.status.drop_rate_line", rate=percent(drop.get("rate")), level=level, **values)
 
 
 def _conservation(sums: Mapping[str, Any], texts: Texts) -> str:
@@ -146,27 +146,7 @@ def _credits(credits: Mapping[str, Any], texts: Texts) -> str:
     return texts.say("cli.status.credits_line", **{name: _count(credits.get(name)) for name in names})
 
 
-def render_event(event: Mapping[str, Any]) -> str:
-    when = local(as_float(event.get("at"))).strftime("%Y-%m-%d %H:%M:%S")
-    detail = " ".join(
-        f"{name}={_plain(value)}" for name, value in _part(event, "detail").items() if value != ""
-    )
-    where = "/".join(str(event[name]) for name in ("lane", "stage") if event.get(name))
-    cells = [
-        when,
-        pad(clean(event.get("level", "")), 7),
-        clean(event.get("kind", "")),
-        clean(where),
-        clean(detail),
-    ]
-    return "  ".join(cell for cell in cells if cell).rstrip()
-
-
-def _plain(value: object) -> object:
-    return ",".join(map(str, value)) or NONE if isinstance(value, list) else value
-
-
-def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = whole.get(name)
     return part if isinstance(part, Mapping) else {}
 
@@ -181,7 +161,7 @@ def _count(value: object) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-def _percent(value: object) -> str:
+def percent(value: object) -> str:
     return f"{value:.1%}" if isinstance(value, int | float) else NONE
 
 

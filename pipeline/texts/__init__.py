@@ -20,6 +20,9 @@ class Texts:
         source = files(__name__).joinpath(f"{lang}.json").read_text(encoding="utf-8")
         self._templates: dict[str, str] = json.loads(source)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._templates
+
     def say(self, key: str, /, **values: object) -> str:
         return self._templates[key].format(**values)
 

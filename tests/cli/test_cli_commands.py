@@ -321,14 +321,59 @@ def _event(seq: int) -> dict[str, Any]:
 def test_events_are_printed_oldest_first(daemon: StandIn) -> None:
     daemon.events = [[_event(2), _event(1)]]
     lines = tidegate("events", "--url", daemon.url).output.splitlines()
-    assert [line.split("reason=")[1] for line in lines] == ["number-1", "number-2"]
+    assert [line.rsplit("held: ")[1] for line in lines] == ["number-1", "number-2"]
 
 
-def test_an_events_detail_leaves_out_what_is_empty_and_lists_without_brackets(daemon: StandIn) -> None:
-    detail = {"detail": "", "changed": ["a.b", "c.d"], "needs_restart": [], "in_flight": 0}
-    daemon.events = [[_event(1) | {"kind": "config", "detail": detail}]]
-    line = tidegate("events", "--url", daemon.url).output.rstrip()
-    assert line.endswith("shopee/pull  changed=a.b,c.d needs_restart=- in_flight=0")
+@pytest.mark.parametrize(
+    ("kind", "detail", "en", "zh"),
+    [
+        (
+            "hold",
+            {"reason": "manual", "by": "api 127.0.0.1", "detail": "lunch", "releases": "operator"},
+            "shopee/pull  held: manual pause  lunch · API 127.0.0.1",
+            "shopee/拉取  暂停：人工暂停  lunch · 接口 127.0.0.1",
+        ),
+        (
+            "breaker",
+            {"before": "normal", "after": "open", "why": "200 faults in a row", "pause": 10.0},
+            "breaker normal → open  200 faults in a row",
+            "熔断器 正常 → 熔断  连续 200 次故障",
+        ),
+        (
+            "config",
+            {"changed": ["a.b", "c.d"], "needs_restart": ["e.f"]},
+            "configuration in force: a.b, c.d · needs a restart: e.f",
+            "配置已生效：a.b, c.d · 重启后才生效：e.f",
+        ),
+        (
+            "config",
+            {"error": "web.port: too large"},
+            "configuration refused, nothing changed: web.port: too large",
+            "配置被拒绝，什么都没改：web.port: too large",
+        ),
+        (
+            "clock_skew",
+            {"offset": 28800, "likely": "time zone off by +8 h: check pull.timezone"},
+            "ticket times are off by 8 h 0 min: time zone off by +8 h: check pull.timezone",
+            "任务时间偏差 8 小时 0 分：时区差 +8 小时：请检查 pull.timezone",
+        ),
+        (
+            "started",
+            {"unclean": True, "recovered": 9, "undelivered": 2, "maybe_paid": 1, "dropped": 0},
+            "started after an unclean exit: 9 taken up, 2 with answers, 1 perhaps paid twice, 0 too late",
+            "上次异常退出后重启：接手 9 个，已有结果 2，可能重复计费 1，已超时 0",
+        ),
+        ("started", {}, "started", "已启动"),
+        ("from_tomorrow", {"new": [1, 2], "empty": ""}, "from_tomorrow new=1, 2", "from_tomorrow new=1, 2"),
+    ],
+)
+def test_an_event_is_told_in_the_readers_words(
+    daemon: StandIn, monkeypatch: pytest.MonkeyPatch, kind: str, detail: dict[str, Any], en: str, zh: str
+) -> None:
+    for locale, told in (("en_US.UTF-8", en), ("zh_CN.UTF-8", zh)):
+        monkeypatch.setenv("LC_ALL", locale)
+        daemon.events = [[_event(1) | {"kind": kind, "detail": detail}]]
+        assert tidegate("events", "--url", daemon.url).output.rstrip().endswith(told)
 
 
 def test_following_prints_each_event_once_says_what_was_missed_and_survives_a_restart(
