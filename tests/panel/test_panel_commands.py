@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from pipeline.events import Kind, Level
-from tests.e2e.harness import LANE, Live, eventually
+from tests.e2e.harness import LANE, PATIENCE, Live, eventually
 from tests.panel.panel_harness import Panel, daemon, opened, sim_lane, world_of
 
 #: Ends that come after the provider was paid.
@@ -244,7 +244,7 @@ async def test_a_touch_freezes_the_tickets_for_a_while_and_opens_the_trace(brows
         await expect(head).to_contain_text("frozen")
         await expect(panel.find(".trace")).to_be_focused()
         await expect(panel.find(".trace")).to_be_in_viewport()
-        await expect(head).not_to_contain_text("frozen")
+        await expect(head).not_to_contain_text("frozen", timeout=1000 * PATIENCE)
 
 
 async def test_events_say_what_changed_what_waits_and_what_a_restart_found(browser: Browser) -> None:

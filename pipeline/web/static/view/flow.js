@@ -1,6 +1,6 @@
 // Pull → queue → query → callback → retry, as one picture.
 import { count, megabytes, NOT_KNOWN, percent, rate, seconds } from "../core/format.js";
-import { toneOf, worstTone } from "../core/holds.js";
+import { worstTone } from "../core/holds.js";
 import { html } from "../core/html.js";
 import { duration, listed, nameOf, say } from "../core/texts.js";
 import { Meter, modeTone, Section } from "./parts.js";
