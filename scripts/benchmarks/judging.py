@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from pipeline.journal.recovery import CALLING, Paid, paid_by
 
-#: From the world's doing to the daemon's row about it: both loops, and the way between them.
-SLACK = 0.1
+#: From the world's doing to the daemon's row about it: both loops and the way between them, which takes a
+#: thousandth of this unless the machine has other things to do.
+SLACK = 0.5
 #: No process of ours does anything outside this soon after its start.
 STARTING = 0.2
 #: Further back than this a kill is no excuse, whatever the disk has.

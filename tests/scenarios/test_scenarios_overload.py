@@ -2,7 +2,7 @@ import pytest
 from stage_play import Show, play
 
 HOUR = 3600.0
-CAPACITY = 8.0
+CAPACITY = 5.0
 
 
 @pytest.mark.parametrize("overload", ["reject", "queue"])
