@@ -12,6 +12,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.e2e.harness import (
@@ -52,12 +53,13 @@ async def test_19_told_to_end_under_load_it_ends_in_time_with_0_and_the_rest_is_
             # The hung calls would last for minutes: only the time-out of the drain can end this.
             assert await daemon.ended() == 0
             assert secrets_in({"logs": daemon.everything()}) == []
+            left = orjson.loads(await daemon.says(b'"event":"stopped"'))["in_flight"]
         server.world.change({"query": {"hang": 0.0}})
         async with running(tree) as live:
             watch = Watch(live.daemon)
             (started,) = await live.events("started")
             assert not started["detail"]["unclean"]
-            assert started["detail"]["recovered"] > 20
+            assert started["detail"]["recovered"] == left > 0
             assert started["detail"]["dropped"] == 0
             await upstream_runs_dry(server)
             await eventually(lambda: not live.daemon.lanes[LANE].in_flight())
